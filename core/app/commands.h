@@ -1,0 +1,54 @@
+/// @file commands.h
+/// The program's commands: options in, exit code out. main.cpp (the only home of CLI11) fills the options.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace patchbay::app {
+
+/// What every command that touches a model takes.
+struct ModelOptions {
+  std::string model;
+  int threads = 0;                       ///< 0: all cores
+  std::vector<std::string> assignments;  ///< key=value
+  bool json = false;
+};
+struct ListOptions { std::string what; bool json = false; };                    ///< "" all, a kind, or "kernels"
+struct DescribeOptions { std::string name; bool json = false; bool markdown = false; };
+struct CheckOptions { std::string file; bool json = false; };
+struct InspectOptions { ModelOptions model; bool tensors = false; };
+struct TokenizeOptions { ModelOptions model; std::optional<std::string> text, file; bool parse_special = false, add_special = false; };
+struct LogitsOptions { ModelOptions model; std::optional<std::string> prompt; std::vector<int> tokens; int top = 10; };
+struct GenerateOptions {
+  ModelOptions model;
+  std::optional<std::string> prompt, prompt_file;
+  std::vector<int> tokens;
+  std::int64_t max_tokens = 128;
+  std::uint64_t seed = 0;
+  bool ignore_end = false;               ///< go on past end-of-generation tokens
+};
+struct PerplexityOptions {
+  ModelOptions model;
+  std::string text;                      ///< file
+  std::string protocol = "patchbay";
+  std::int64_t window = 512, chunks = 0; ///< chunks 0: all
+};
+struct BenchOptions { ModelOptions model; std::int64_t prompt = 512, generate = 128; int repeat = 5; };
+struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; };
+struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, json = false; int threads = 0; };
+
+int list(const ListOptions&);
+int describe(const DescribeOptions&);
+int check(const CheckOptions&);
+int inspect(const InspectOptions&);
+int tokenize(const TokenizeOptions&);
+int logits(const LogitsOptions&);
+int generate(const GenerateOptions&);
+int perplexity(const PerplexityOptions&);
+int bench(const BenchOptions&);
+int plan(const PlanOptions&);
+int run(const RunOptions&);
+
+}  // namespace patchbay::app

@@ -1,0 +1,83 @@
+/// @file weight_format.h
+/// Interface of a weight format: what codes mean, how they are packed, and how a packed weight is multiplied.
+/// A weight is R x C (out x in). Formats say what they cannot hold; they never switch to another.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "patchbay/activation.h"
+#include "patchbay/backend.h"
+#include "patchbay/tensor.h"
+
+namespace patchbay {
+
+/// One array of a packed weight ("codes", "scales", "blocks").
+struct PartSpec {
+  std::string name;
+  DType dtype = DType::u8;
+  std::vector<std::int64_t> shape;
+  std::int64_t bytes() const;
+};
+
+/// A packed weight: the format's parts, in the order of layout(). Points into a model file or into `storage`.
+struct PackedWeight {
+  std::string name;  ///< tensor name, for messages
+  std::int64_t rows = 0, cols = 0;
+  std::vector<TensorRef> parts;
+  std::shared_ptr<const void> storage;  ///< keeps the bytes alive
+};
+
+/// The numbers that one tile of a weight can be rounded to. A tile is all R rows by tile_columns() columns; its scales are
+/// already as precise as they will be stored.
+class PATCHBAY_API Grid {
+ public:
+  virtual ~Grid();
+  /// Rounds column `column` of the tile (R values) to codes; decoded[r] equals what decode() will give, exactly.
+  virtual void round(std::int64_t column, View<const float, 1> values, View<std::int32_t, 1> codes,
+                     View<float, 1> decoded) const = 0;
+};
+
+/// A weight made ready to multiply.
+class PATCHBAY_API LinearKernel {
+ public:
+  virtual ~LinearKernel();
+  /// y(T,R) = x(T,C) w^T.
+  virtual void run(Activation& x, TensorRef y) = 0;
+  /// What runs, for the record: "q4_1:integer/avx2", "fp16:decode/avx2".
+  virtual std::string path() const = 0;
+};
+
+/// Thread rule: all methods are const and may be called from several threads.
+class PATCHBAY_API WeightFormat {
+ public:
+  virtual ~WeightFormat();
+  /// The parts of an R x C weight. @throws Error naming the rule when the format cannot hold this shape.
+  virtual std::vector<PartSpec> layout(std::int64_t rows, std::int64_t cols) const = 0;
+  /// How many columns share a tile's parameters; divides cols.
+  virtual std::int64_t tile_columns(std::int64_t cols) const = 0;
+  /// The grid for one tile (R, tile_columns). importance: one weight per column for the fit's error, or empty for all equal.
+  virtual std::unique_ptr<Grid> fit(View<const float, 2> tile, View<const float, 1> importance) const = 0;
+  /// Stores the codes (R, tile_columns) of the tile that begins at first_column, and its grid's parameters.
+  virtual void pack(const Grid& grid, std::int64_t first_column, View<const std::int32_t, 2> codes, PackedWeight& out) const = 0;
+  /// Rows first_row .. first_row + out.shape[0] as floats: the definition of what the codes mean.
+  virtual void decode(const PackedWeight& w, std::int64_t first_row, View<float, 2> out) const = 0;
+  /// Makes w ready to multiply. The default decodes blocks of rows and multiplies them in fp32.
+  /// A format with an integer kernel returns it in mode q8. w and ops must outlive the result.
+  virtual std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode mode) const;
+  /// The format's name as in YAML, with what tells its variants apart ("int_grouped/b4/g64").
+  virtual std::string label() const = 0;
+
+  /// True size of an R x C weight, from its parts: bytes * 8 / (R * C).
+  double bits_per_weight(std::int64_t rows, std::int64_t cols) const;
+  /// Owned, zeroed parts for an R x C weight.
+  PackedWeight allocate(std::string name, std::int64_t rows, std::int64_t cols, Device& device) const;
+};
+
+/// The default of prepare(): decode a block of rows, multiply in fp32. `label` is the format's.
+PATCHBAY_API std::unique_ptr<LinearKernel> decode_then_multiply(const WeightFormat& format, const PackedWeight& w, Ops& ops);
+/// A kernel of integer products (mode q8) from a format's affine codes.
+PATCHBAY_API std::unique_ptr<LinearKernel> integer_kernel(std::string label, const AffineSource& source, Ops& ops);
+
+}  // namespace patchbay

@@ -1,0 +1,76 @@
+/// @file model_file.h
+/// A model file on disk: metadata and tensors, memory-mapped, everything checked before it is used. GGUF v2 and v3.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "patchbay/error.h"
+
+namespace patchbay {
+
+/// A metadata value. Arrays of strings hold views into the mapped file.
+using MetaValue = std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, std::vector<std::uint64_t>,
+                               std::vector<std::int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string_view>>;
+struct MetaEntry {
+  std::string_view key;
+  std::uint32_t type = 0;           ///< GGUF type code; of the elements when `array`
+  bool array = false;
+  MetaValue value;
+};
+
+struct FileTensor {
+  std::string_view name;
+  std::uint32_t type = 0;           ///< GGUF tensor type code
+  std::string_view type_name;       ///< "Q4_1"
+  std::string_view format;          ///< the weight format plugin's name ("q4_1", "fp32"); "" for a type that is known but not computed
+  std::vector<std::int64_t> shape;  ///< as in the file: the first varies fastest. A weight R x C has shape {C, R}
+  const std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
+/// Thread rule: const methods from any thread. Views live as long as the object.
+class PATCHBAY_API ModelFile {
+ public:
+  /// Maps and checks the container. @throws Error with file, field and offset.
+  static std::shared_ptr<const ModelFile> open(const std::string& path);
+  ~ModelFile();
+
+  const std::string& path() const;
+  std::uint32_t version() const;
+  std::int64_t file_bytes() const;
+  std::span<const MetaEntry> metadata() const;
+  std::span<const FileTensor> tensors() const;
+  const MetaEntry* find(std::string_view key) const;
+  const FileTensor* tensor(std::string_view name) const;  ///< null when absent
+  /// Typed look-ups. @throws Error "FILE: KEY: missing key" / wrong type / out of range.
+  std::uint64_t integer(std::string_view key) const;
+  double real(std::string_view key) const;
+  std::string_view string(std::string_view key) const;
+  std::optional<std::uint64_t> maybe_integer(std::string_view key) const;
+  std::optional<double> maybe_real(std::string_view key) const;
+  std::optional<bool> maybe_boolean(std::string_view key) const;
+  std::optional<std::string_view> maybe_string(std::string_view key) const;
+  /// Tells the system that the tensors' pages are not needed soon (after repacking): keeps resident memory low.
+  void release_pages() const;
+
+ private:
+  ModelFile();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Checks the rules that tie metadata and tensors of a model together (head counts, shapes, vocabulary), where the file has
+/// model keys or tensors. @throws Error.
+PATCHBAY_API void check_model(const ModelFile& file);
+
+/// `--model`: a path, or the name of configs/models/NAME.yaml (looked up beside the current folder and the program's share folder),
+/// which says where the file lies. Returns the path. @throws Error saying where it looked and how to fetch it.
+PATCHBAY_API std::string find_model(const std::string& file_or_name);
+
+}  // namespace patchbay

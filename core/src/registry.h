@@ -1,0 +1,55 @@
+/// @file registry.h
+/// Finds plugin libraries, reads their tables, refuses strangers, never closes a library. The only home of Boost.DLL.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "patchbay/plugin.h"
+
+namespace patchbay {
+
+/// A library that is no plugin of this build, and why: `patchbay list` shows them, using one is an error with this text.
+struct RefusedPlugin {
+  std::string path, kind, name;  ///< kind and name from the folder and file name
+  std::string reason;
+};
+
+/// One parameter as described: what `describe`, the README tables and the conformance sweep read.
+struct ParamInfo {
+  std::string name, type;  ///< type: integer, real, boolean, text, choice, kernel, plugin
+  std::string default_value, range, doc, unit;
+  std::vector<std::string> choices;           ///< of a choice or kernel
+  std::string plugin_kind;                    ///< of a plugin
+  std::vector<KernelInfo> kernels;            ///< of a kernel
+};
+
+class PATCHBAY_API Registry {
+ public:
+  /// The one of this process: folders are $PATCHBAY_PLUGIN_PATH (colon-separated) and then lib/patchbay/plugins/<kind> beside bin.
+  static Registry& instance();
+
+  /// @throws Error listing the names there are (and a suggestion), or the reason of a refusal.
+  const PluginTable& find(std::string_view kind, std::string_view name);
+  /// All names of a kind, sorted, without loading them.
+  std::vector<std::string> names(std::string_view kind) const;
+  std::vector<std::string> kinds() const;
+  /// Loads everything; what cannot be loaded is listed here.
+  std::vector<RefusedPlugin> refused();
+  std::vector<ParamInfo> describe(const PluginTable& table) const;
+  /// Reads settings against the plugin's parameters without creating anything; returns every value in effect (type included,
+  /// nested plugins expanded). @throws Error as read_settings.
+  Settings effective(std::string_view kind, const PluginSpec& spec);
+  /// "kind/name", "singular/name" or a bare name that is unique. @throws Error naming the candidates.
+  const PluginTable& resolve(std::string_view reference);
+
+ private:
+  Registry();
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// A plugin named in settings: a scalar (its type), or a map with `type` and its parameters.
+PATCHBAY_API PluginSpec plugin_spec(const Settings& value, const std::string& key);
+
+}  // namespace patchbay

@@ -1,0 +1,42 @@
+/// @file run_config.h
+/// What one run consists of: the keys under `base:` in YAML, and the key=value of every command.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "patchbay/backend.h"
+#include "patchbay/params.h"
+
+namespace patchbay {
+
+/// How one group of weights is quantised.
+struct WeightRule {
+  std::string match;  ///< glob over tensor names without ".weight" ("blk.0.ffn_down", "*.ffn_down"); "" for the default rule
+  PluginSpec quantizer{"none", nullptr};
+  PluginSpec format;  ///< "" with quantizer none
+};
+
+struct RunConfig {
+  std::string device = "cpu";
+  PluginSpec backend{"cpu", nullptr};
+  WeightRule weights;                ///< default rule
+  std::vector<WeightRule> rules;     ///< the first that matches wins over the default
+  bool quantize_all = false;         ///< weights.targets: blocks (linear layers of the blocks) | all (embedding and head too)
+  PluginSpec attention{"flash", nullptr};
+  PluginSpec kv_store{"contiguous", nullptr};
+  PluginSpec kv_retention{"keep_all", nullptr};
+  PluginSpec kv_prefix{"none", nullptr};
+  PluginSpec decoder{"greedy", nullptr};
+  std::vector<PluginSpec> processors;
+  ActivationMode activations = ActivationMode::q8;
+  std::int64_t max_batched_tokens = 8192;
+  bool deterministic = false;
+  int threads = 0;                   ///< 0: all cores. Not part of the run's identity.
+};
+
+/// Reads and checks everything that can be checked without the model. Unknown keys, wrong values and unknown plugins are Errors.
+PATCHBAY_API RunConfig read_run_config(const Settings& base);
+/// Every setting in effect, nested plugins expanded, as a tree ready for to_json: the record's `config`.
+PATCHBAY_API Settings effective_settings(const RunConfig& config);
+
+}  // namespace patchbay

@@ -1,0 +1,66 @@
+/// @file session.h
+/// A model ready to run under one configuration: weights prepared, cache reserved, techniques made. `build(run)` of the design.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model_file.h"
+#include "patchbay/attention.h"
+#include "patchbay/model_runner.h"
+#include "patchbay/weight_format.h"
+#include "run_config.h"
+#include "tokenizer.h"
+
+namespace patchbay {
+
+struct SessionOptions {
+  std::int64_t max_tokens = 0;   ///< longest sequence; 0: the model's context length, at most 4096
+  int max_sequences = 1;
+};
+
+/// What a session's weights weigh, counted from bytes.
+struct WeightSizes {
+  std::int64_t weights_bytes = 0;          ///< all tensors as they stand in the run (a tied head counts once)
+  std::int64_t parameters = 0;
+  double bits_per_weight = 0;              ///< of the whole model
+  std::int64_t quantized_parameters = 0;
+  double quantized_bits_per_weight = 0;    ///< of what a quantizer touched; 0 when nothing was
+};
+
+/// One tensor's effective type and kernel, for the record's `paths` and `patchbay inspect`.
+struct TensorPath { std::string tensor, format, path; };
+
+class PATCHBAY_API Session {
+ public:
+  /// Loads, quantises and prepares. `file` may be shared by several sessions. @throws Error naming tensor and rule.
+  Session(std::shared_ptr<const ModelFile> file, const RunConfig& config, const SessionOptions& options = {});
+  ~Session();
+
+  ModelRunner& runner();
+  const Tokenizer& tokenizer() const;
+  const RunConfig& config() const;
+  Device& device();
+  const KvStore& kv_store() const;
+  WeightSizes sizes() const;
+  const std::vector<TensorPath>& tensor_paths() const;
+  /// Summary of what ran: {"attention": "flash:avx2", "ops": "avx2", "weights": {"q4_1:integer": 210, ...}, "kv": "fp16 read natively"}.
+  std::map<std::string, std::string> paths() const;
+  int hidden_size() const;
+  /// logits(n,V) from final hidden states (n, hidden) as Step.hidden gives them: the head alone.
+  void head(View<const float, 2> hidden, View<float, 2> logits);
+  /// A decoder as configured (one object may serve many sequences), and a sequence's own processors.
+  std::shared_ptr<class Decoder> make_decoder() const;
+  std::vector<std::shared_ptr<class LogitsProcessor>> make_processors() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Checks a run against a model without loading weights: shapes, formats that do not fit (naming the tensor), context.
+/// What `plan` calls. @throws Error.
+PATCHBAY_API void check_run(const ModelFile& file, const RunConfig& config);
+
+}  // namespace patchbay

@@ -1,0 +1,46 @@
+/// @file tokenizer.h
+/// Text to tokens and back, as the model file says.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_file.h"
+#include "patchbay/model_runner.h"
+
+namespace patchbay {
+
+class PATCHBAY_API Tokenizer {
+ public:
+  virtual ~Tokenizer();
+  /// parse_special: text of special tokens becomes those tokens; else it is plain text. add_special: BOS/EOS as the model says.
+  virtual std::vector<Token> encode(std::string_view text, bool parse_special, bool add_special) const = 0;
+  /// The token's bytes, which may be part of a UTF-8 character. Special tokens give their text when `special`, else "".
+  virtual std::string_view piece(Token token, bool special) const = 0;
+  virtual int size() const = 0;
+  virtual Token bos() const = 0;  ///< -1: none
+  virtual Token eos() const = 0;
+  virtual bool is_end_of_generation(Token token) const = 0;
+
+  std::string decode(std::span<const Token> tokens, bool special = false) const;
+};
+
+/// @throws Error for an unknown kind or pre-tokeniser: never a default.
+PATCHBAY_API std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file);
+
+/// Joins pieces into text that never ends in half a UTF-8 character: hold back an unfinished tail, replace what can't become
+/// one by U+FFFD.
+class PATCHBAY_API Utf8Stream {
+ public:
+  /// Adds bytes; returns what is complete.
+  std::string push(std::string_view bytes);
+  /// The rest: an unfinished tail becomes one U+FFFD.
+  std::string finish();
+
+ private:
+  std::string pending_;
+};
+
+}  // namespace patchbay

@@ -1,0 +1,43 @@
+// Shared by all tests: where things are, and how a test that lacks its input says so.
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace patchbay::test {
+
+inline std::string source_path(const std::string& path) { return std::string(PATCHBAY_SOURCE_DIR) + "/" + path; }
+/// A file of ../shared, or "" when it is not there (the project works without it).
+inline std::string shared_path(const std::string& path) {
+  const char* folder = std::getenv("PATCHBAY_SHARED");
+  const std::string full = (folder ? std::string(folder) : source_path("../shared")) + "/" + path;
+  return std::filesystem::exists(full) ? full : "";
+}
+/// The SmolLM2 file that scripts/fetch_model.sh keeps, or "".
+inline std::string smollm2_path() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::string folder = cache && *cache ? cache : std::string(home ? home : "") + "/.cache";
+  const std::string full = folder + "/patchbay/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  return std::filesystem::exists(full) ? full : "";
+}
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+int& skipped_cases();  // in test_main.cpp
+
+}  // namespace patchbay::test
+
+/// Ends the test case, with a message, when `path` is "". A program all of whose cases were skipped exits with 77.
+#define PATCHBAY_NEEDS(path, what)                                              \
+  do {                                                                          \
+    if ((path).empty()) {                                                       \
+      std::fprintf(stderr, "skipped: %s is not here\n", what);                  \
+      ++::patchbay::test::skipped_cases();                                      \
+      return;                                                                   \
+    }                                                                           \
+  } while (false)
