@@ -20,7 +20,7 @@ struct Settings {
   Kind kind = Kind::null;
   std::string text;      ///< of a scalar
   bool quoted = false;   ///< a quoted scalar is text, never a number or a boolean
-  std::string where;     ///< "quickstart.yaml:12", or "command line"
+  std::string where;     ///< place and dotted path: "quickstart.yaml:12: base.weights.format", "command line: kv_store.format"
   std::vector<Settings> items;                              ///< of a list
   std::vector<std::pair<std::string, Settings>> entries;    ///< of a map, in the order written
 

@@ -20,7 +20,7 @@ struct PluginTable {
   const char* name;
   const char* summary;  ///< one line
   const char* paper;    ///< source of the algorithm or format; may be ""
-  void (*describe)(Fields&);               ///< visits the defaults
+  void (*describe)(Fields&);               ///< visits the defaults, then checks what the visitor left in them
   void* (*create)(const Settings*);        ///< an object of the kind's interface; settings null: defaults. Throws Error.
   void (*destroy)(void*);
 };
@@ -57,10 +57,10 @@ std::shared_ptr<Interface> make(const PluginSpec& spec) {
 }
 
 namespace detail {
+/// Rules that tie several parameters together.
 template <class Params>
-void visit_checked(Params& params, const Settings* settings, std::string_view label) {
-  read_settings(settings, label, [&](Fields& fields) { params.visit(fields); });
-  if constexpr (requires { params.check(); }) params.check();  // rules that tie several parameters together
+void check_params(const Params& params) {
+  if constexpr (requires { params.check(); }) params.check();
 }
 }  // namespace detail
 
@@ -71,10 +71,15 @@ void visit_checked(Params& params, const Settings* settings, std::string_view la
   const ::patchbay::PluginTable patchbay_plugin = {                                                                     \
       ::patchbay::kPluginAbi, PATCHBAY_BUILD_ID, ::patchbay::KindOf<Interface>::value, plugin_name, plugin_summary,       \
       plugin_paper,                                                                                                     \
-      [](::patchbay::Fields& fields) { Class::Params params; params.visit(fields); },                                   \
+      [](::patchbay::Fields& fields) {                                                                                  \
+        Class::Params params;                                                                                           \
+        params.visit(fields);                                                                                           \
+        ::patchbay::detail::check_params(params);                                                                       \
+      },                                                                                                                \
       [](const ::patchbay::Settings* settings) -> void* {                                                               \
         Class::Params params;                                                                                           \
-        ::patchbay::detail::visit_checked(params, settings, plugin_name);                                               \
+        ::patchbay::read_settings(settings, plugin_name, [&](::patchbay::Fields& fields) { params.visit(fields); });    \
+        ::patchbay::detail::check_params(params);                                                                       \
         return static_cast<Interface*>(new Class(params));                                                              \
       },                                                                                                                \
       [](void* object) { delete static_cast<Interface*>(object); }};
