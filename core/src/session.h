@@ -15,6 +15,9 @@
 
 namespace patchbay {
 
+class KvPrefix;
+class KvRetention;
+
 struct SessionOptions {
   std::int64_t max_tokens = 0;   ///< longest sequence; 0: the model's context length, at most 4096
   int max_sequences = 1;
@@ -52,6 +55,8 @@ class PATCHBAY_API Session {
   void head(View<const float, 2> hidden, View<float, 2> logits);
   /// A decoder as configured (one object may serve many sequences), and a sequence's own processors.
   std::shared_ptr<class Decoder> make_decoder() const;
+  KvRetention& retention();
+  KvPrefix& prefix();
   std::vector<std::shared_ptr<class LogitsProcessor>> make_processors() const;
 
  private:

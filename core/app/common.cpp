@@ -1,0 +1,66 @@
+#include "common.h"
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "config.h"
+
+namespace patchbay::app {
+
+RunConfig run_config(const std::vector<std::string>& assignments, int threads) {
+  Settings settings;
+  settings.kind = Settings::Kind::map;
+  settings.where = "command line";
+  for (const std::string& assignment : assignments) apply_assignment(settings, assignment);
+  RunConfig config = read_run_config(settings);
+  if (threads > 0) config.threads = threads;
+  return config;
+}
+
+std::unique_ptr<Session> open_session(const ModelOptions& options, const SessionOptions& session) {
+  const RunConfig config = run_config(options.assignments, options.threads);
+  return std::make_unique<Session>(ModelFile::open(find_model(options.model)), config, session);
+}
+
+std::string read_text_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(path, "cannot be read", "", "give the path of a text file");
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) throw Error(path, "could not be read to its end", "", "is it a folder?");
+  return text;
+}
+
+std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::optional<std::string>& text,
+                                 const std::optional<std::string>& file, const std::vector<int>& tokens) {
+  std::vector<Token> prompt = tokens.empty() ? tokenizer.encode(text ? *text : file ? read_text_file(*file) : "", true, true)
+                                             : std::vector<Token>(tokens.begin(), tokens.end());
+  if (prompt.empty()) throw Error("--prompt", "is empty: there is nothing to continue", "at least one token");
+  for (const Token token : prompt) {
+    if (token < 0 || token >= tokenizer.size()) {
+      throw Error("--tokens", std::to_string(token) + " is outside the vocabulary", "0 to " + std::to_string(tokenizer.size() - 1));
+    }
+  }
+  return prompt;
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const unsigned char byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+      out += escaped;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace patchbay::app

@@ -1,0 +1,26 @@
+/// @file common.h
+/// What several commands do: settings from key=value, a session from a model's name, text that is safe on a terminal.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "run_config.h"
+#include "session.h"
+
+namespace patchbay::app {
+
+/// The run that key=value assignments describe. @throws Error.
+RunConfig run_config(const std::vector<std::string>& assignments, int threads);
+/// Opens the model and builds the session.
+std::unique_ptr<Session> open_session(const ModelOptions& options, const SessionOptions& session = {});
+/// The prompt of a command: text (special tokens parsed, BOS as the model says), a file's text, or tokens as given.
+std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::optional<std::string>& text,
+                                 const std::optional<std::string>& file, const std::vector<int>& tokens);
+/// A whole file. @throws Error.
+std::string read_text_file(const std::string& path);
+/// Control characters and escape sequences made visible.
+std::string printable(std::string_view text);
+
+}  // namespace patchbay::app

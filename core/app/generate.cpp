@@ -1,0 +1,75 @@
+// patchbay generate: continues a prompt, streaming.
+#include "generation.h"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common.h"
+
+namespace patchbay::app {
+namespace {
+
+nlohmann::json as_json(const std::vector<Token>& prompt, const GenerationResult& result, const Tokenizer& tokenizer) {
+  Utf8Stream text;
+  std::string joined;
+  for (const Token token : result.tokens) joined += text.push(tokenizer.piece(token, false));
+  joined += text.finish();
+  return {{"prompt_tokens", prompt},
+          {"tokens", result.tokens},
+          {"text", joined},
+          {"finish", result.finish == GenerationResult::Finish::stop ? "stop" : "length"},
+          {"passes", result.passes},
+          {"drafted", result.drafted},
+          {"accepted", result.accepted}};
+}
+
+void print_summary(const std::vector<Token>& prompt, const GenerationResult& result) {
+  const double tokens = static_cast<double>(result.tokens.size());
+  fmt::print(stderr, "\n{} prompt tokens in {:.2f} s; {} tokens in {:.2f} s ({:.1f} tokens/s)", prompt.size(), result.prefill_seconds,
+             result.tokens.size(), result.decode_seconds, result.decode_seconds > 0 ? (tokens - 1) / result.decode_seconds : 0.0);
+  if (result.drafted > 0) {
+    fmt::print(stderr, "; {} of {} draft tokens accepted, {:.2f} tokens per pass", result.accepted, result.drafted,
+               (tokens - 1) / static_cast<double>(result.passes));
+  }
+  fmt::print(stderr, "\n");
+}
+
+}  // namespace
+
+int generate(const GenerateOptions& options) {
+  if (options.max_tokens < 1) throw Error("--max-tokens", "is " + std::to_string(options.max_tokens), "1 or more");
+  const auto session = open_session(options.model);
+  const Tokenizer& tokenizer = session->tokenizer();
+  const std::vector<Token> prompt = prompt_tokens(tokenizer, options.prompt, options.prompt_file, options.tokens);
+  Utf8Stream stream;
+  GenerationRequest request;
+  request.prompt = prompt;
+  request.max_tokens = options.max_tokens;
+  request.decoder = session->make_decoder();
+  request.processors = session->make_processors();
+  request.seed = options.seed;
+  if (!options.ignore_end) request.is_end = [&](Token token) { return tokenizer.is_end_of_generation(token); };
+  if (!options.model.json) {
+    request.on_token = [&](Token token) {
+      std::fputs(stream.push(tokenizer.piece(token, false)).c_str(), stdout);
+      std::fflush(stdout);
+    };
+  }
+  GenerationOptions engine;
+  engine.max_batched_tokens = session->config().max_batched_tokens;
+  engine.retention = &session->retention();
+  engine.prefix = &session->prefix();
+  const GenerationResult result = patchbay::generate(session->runner(), {&request, 1}, engine)[0];
+  if (options.model.json) {
+    fmt::print("{}\n", as_json(prompt, result, tokenizer).dump());
+  } else {
+    std::fputs((stream.finish() + "\n").c_str(), stdout);
+    print_summary(prompt, result);
+  }
+  return 0;
+}
+
+}  // namespace patchbay::app
