@@ -14,7 +14,7 @@
 namespace patchbay {
 
 /// One array of a packed weight ("codes", "scales", "blocks").
-struct PartSpec {
+struct PATCHBAY_API PartSpec {
   std::string name;
   DType dtype = DType::u8;
   std::vector<std::int64_t> shape;
