@@ -1,0 +1,76 @@
+/// @file float_format.h
+/// What the formats that store each weight as one floating-point number share. A plugin supplies its element as a `Codec`.
+#pragma once
+#include <cstring>
+#include <numeric>
+
+#include "patchbay/format_kit.h"
+#include "patchbay/weight_format.h"
+
+namespace patchbay {
+
+/// A Codec supplies kName, kLargest (the largest finite number), the type Element, static Element encode(float) (finite for every
+/// finite input) and static float decode(Element). Codes are the elements' bit patterns; no weights share anything.
+template <class Codec>
+class FloatFormat final : public WeightFormat {
+  using Element = typename Codec::Element;
+
+ public:
+  struct Params {
+    KernelChoice kernel;
+    void visit(Fields& f) { f.kernel("kernel", kernel, {kLinearKernels, 1}, {"how the weight is multiplied"}); }
+  };
+  explicit FloatFormat(const Params&) {}
+
+  std::string label() const override { return Codec::kName; }
+  /// Any width would do: 32 where it divides keeps a quantizer's tile small.
+  std::int64_t tile_columns(std::int64_t cols) const override { return std::gcd(cols, std::int64_t{32}); }
+
+  std::vector<PartSpec> layout(std::int64_t rows, std::int64_t cols) const override {
+    require_shape(rows, cols, Codec::kName);
+    return {{"values", dtype_of<Element>::value, {rows, cols}}};
+  }
+
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, View<const float, 1>) const override {
+    require_finite(tile, Codec::kName, Codec::kLargest);
+    return std::make_unique<FloatGrid>();
+  }
+
+  void pack(const Grid&, std::int64_t first_column, View<const std::int32_t, 2> codes, PackedWeight& out) const override {
+    for (std::int64_t r = 0; r < codes.shape[0]; ++r)
+      for (std::int64_t c = 0; c < codes.shape[1]; ++c) {
+        const std::int32_t code = codes(r, c);
+        std::memcpy(element_at(out, r, first_column + c), &code, sizeof(Element));  // little-endian: the low bytes come first
+      }
+  }
+
+  void decode(const PackedWeight& w, std::int64_t first_row, View<float, 2> out) const override {
+    for (std::int64_t r = 0; r < out.shape[0]; ++r) {
+      const std::byte* row = element_at(w, first_row + r, 0);
+      for (std::int64_t c = 0; c < w.cols; ++c) {
+        Element element;
+        std::memcpy(&element, row + c * static_cast<std::int64_t>(sizeof element), sizeof element);  // a mapped file aligns to bytes
+        out(r, c) = Codec::decode(element);
+      }
+    }
+  }
+
+ private:
+  struct FloatGrid final : Grid {
+    void round(std::int64_t, View<const float, 1> values, View<std::int32_t, 1> codes, View<float, 1> decoded) const override {
+      for (std::int64_t r = 0; r < values.shape[0]; ++r) {
+        const Element element = Codec::encode(values[r]);
+        codes[r] = 0;
+        std::memcpy(&codes[r], &element, sizeof element);
+        decoded[r] = Codec::decode(element);
+      }
+    }
+  };
+
+  static std::byte* element_at(const PackedWeight& w, std::int64_t row, std::int64_t column) {
+    return static_cast<std::byte*>(w.parts[0].data) +
+           (row * w.parts[0].strides[0] + column) * static_cast<std::int64_t>(sizeof(Element));
+  }
+};
+
+}  // namespace patchbay

@@ -1,0 +1,109 @@
+// What every weight format inherits: sizes, owned parts, and the two ways to multiply.
+#include "patchbay/weight_format.h"
+
+#include <utility>
+
+namespace patchbay {
+namespace {
+
+constexpr std::int64_t kPartAlignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
+
+TensorRef contiguous(std::byte* data, const PartSpec& spec) {
+  TensorRef part;
+  part.data = data;
+  part.dtype = spec.dtype;
+  part.rank = static_cast<int>(spec.shape.size());
+  std::int64_t step = 1;
+  for (int i = part.rank - 1; i >= 0; --i) {
+    part.shape[i] = spec.shape[i];
+    part.strides[i] = step;
+    step *= spec.shape[i];
+  }
+  return part;
+}
+
+/// A fault of the caller, never of a user; without the check it would read past the end of a row.
+void expect_columns(const std::string& label, std::int64_t weight_cols, std::int64_t input_cols) {
+  if (weight_cols != input_cols)
+    throw Error(label, "an input of " + std::to_string(input_cols) + " columns meets a weight of " + std::to_string(weight_cols));
+}
+
+class DecodeThenMultiply final : public LinearKernel {
+ public:
+  DecodeThenMultiply(const WeightFormat& format, const PackedWeight& w, Ops& ops) : format_(format), w_(w), ops_(ops) {}
+
+  void run(Activation& x, TensorRef y) override {
+    expect_columns(format_.label(), w_.cols, x.cols());
+    ops_.matmul_decoded(x.values(), w_.rows,
+                        [this](std::int64_t first_row, View<float, 2> out) { format_.decode(w_, first_row, out); }, y);
+  }
+  std::string path() const override { return format_.label() + ":decode/" + std::string(ops_.kernel()); }
+
+ private:
+  const WeightFormat& format_;
+  const PackedWeight& w_;
+  Ops& ops_;
+};
+
+class IntegerProducts final : public LinearKernel {
+ public:
+  IntegerProducts(std::string label, const AffineSource& source, Ops& ops)
+      : label_(std::move(label)), cols_(source.cols), weight_(ops.prepare_affine(source)), ops_(ops) {}
+
+  void run(Activation& x, TensorRef y) override {
+    expect_columns(label_, cols_, x.cols());
+    ops_.matmul_affine(x.q8(), *weight_, y);
+  }
+  std::string path() const override { return label_ + ":integer/" + std::string(ops_.kernel()); }
+
+ private:
+  std::string label_;
+  std::int64_t cols_;
+  std::unique_ptr<AffineWeight> weight_;
+  Ops& ops_;
+};
+
+}  // namespace
+
+std::int64_t PartSpec::bytes() const {
+  std::int64_t count = 1;
+  for (auto extent : shape) count *= extent;
+  return count * bytes_of(dtype);
+}
+
+std::unique_ptr<LinearKernel> WeightFormat::prepare(const PackedWeight& w, Ops& ops, ActivationMode) const {
+  return decode_then_multiply(*this, w, ops);
+}
+
+double WeightFormat::bits_per_weight(std::int64_t rows, std::int64_t cols) const {
+  std::int64_t bytes = 0;
+  for (const auto& part : layout(rows, cols)) bytes += part.bytes();
+  return 8.0 * static_cast<double>(bytes) / (static_cast<double>(rows) * static_cast<double>(cols));
+}
+
+PackedWeight WeightFormat::allocate(std::string name, std::int64_t rows, std::int64_t cols, Device& device) const {
+  const auto specs = layout(rows, cols);
+  std::int64_t total = 0;
+  for (const auto& spec : specs) total += aligned(spec.bytes());
+  const auto buffer = std::make_shared<const Buffer>(device.allocate(total));
+  PackedWeight out{std::move(name), rows, cols, {}, buffer};
+  std::int64_t offset = 0;
+  for (const auto& spec : specs) {
+    out.parts.push_back(contiguous(buffer->data() + offset, spec));
+    out.parts.back().device = buffer->device();
+    offset += aligned(spec.bytes());
+  }
+  return out;
+}
+
+std::unique_ptr<LinearKernel> decode_then_multiply(const WeightFormat& format, const PackedWeight& w, Ops& ops) {
+  return std::make_unique<DecodeThenMultiply>(format, w, ops);
+}
+
+std::unique_ptr<LinearKernel> integer_kernel(std::string label, const AffineSource& source, Ops& ops) {
+  return std::make_unique<IntegerProducts>(std::move(label), source, ops);
+}
+
+}  // namespace patchbay

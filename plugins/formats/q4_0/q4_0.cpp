@@ -1,0 +1,45 @@
+// GGUF's Q4_0: 32 weights share one fp16 scale; each code has 4 bits. Formulas (B1)...(B4): README.md.
+#include "patchbay/block_format.h"
+#include "patchbay/plugin.h"
+
+namespace patchbay {
+namespace {
+
+struct Q4_0 {
+  static constexpr const char* kName = "q4_0";
+  static constexpr int kZeroCode = 8, kMaxCode = 15, kIntegerBits = 4;
+
+  struct Stored {
+    Half scale;
+    std::uint8_t nibbles[16];
+  };
+  static_assert(sizeof(Stored) == 18);
+
+  /// (B2) The weight of largest magnitude, whatever its sign, gets code 0, that is -8: the side that reaches one step further.
+  static BlockScale fit(const BlockWeights& w) {
+    const float scale = signed_extreme(w) / -kZeroCode;
+    return {.scale = rounded_to_half(scale, kName), .inverse = inverse_of(scale)};
+  }
+  /// (B3) Nearest code. Adding one half before the cut rounds; the other end of the range is clamped.
+  static std::uint8_t round(float w, const BlockScale& s) { return clamped_code(w * s.inverse + (kZeroCode + 0.5f), kMaxCode); }
+  /// (B1)
+  static float value(std::uint8_t code, const BlockScale& s) { return s.scale * static_cast<float>(code - kZeroCode); }
+
+  static Stored pack(const BlockScale& s, const BlockCodes& codes) {
+    Stored stored{};
+    stored.scale = to_half(s.scale);
+    pack_nibbles(codes, stored.nibbles);
+    return stored;
+  }
+  static BlockScale unpack(const Stored& stored, BlockCodes& codes) {
+    unpack_nibbles(stored.nibbles, codes);
+    return {.scale = to_float(stored.scale)};
+  }
+};
+
+}  // namespace
+
+PATCHBAY_PLUGIN(WeightFormat, BlockFormat<Q4_0>, "q4_0", "GGUF Q4_0: blocks of 32 with one fp16 scale, 4-bit codes around 8",
+                "ggml: block formats of GGUF files")
+
+}  // namespace patchbay
