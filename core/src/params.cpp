@@ -1,0 +1,219 @@
+// Fields that read: a plugin's `visit` meets the settings of YAML and of the command line.
+#include "patchbay/params.h"
+
+#include <algorithm>
+
+#include "config.h"
+#include "patchbay/plugin.h"
+#include "registry.h"
+#include "settings_reader.h"
+
+namespace patchbay {
+namespace {
+
+template <class Names>
+std::string joined(const Names& names) {
+  std::string list;
+  for (const auto& name : names) list += (list.empty() ? "" : ", ") + std::string(name);
+  return list;
+}
+
+std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
+  const std::string near = suggestion(name, candidates);
+  return near.empty() ? "" : "did you mean " + near + "?";
+}
+
+bool serves(const KernelInfo& kernel, std::string_view phase) {
+  return kernel.phases == "both" || phase.empty() || kernel.phases == phase;
+}
+bool is_available(const KernelInfo& kernel) { return kernel.available == nullptr || kernel.available(); }
+
+/// "flash (cpu, both: tiles of keys), split_kv (...)": what a reader needs to choose.
+std::string kernel_list(std::span<const KernelInfo> kernels, std::string_view phase) {
+  std::vector<std::string> names;
+  for (const KernelInfo& k : kernels) {
+    if (!serves(k, phase)) continue;
+    names.push_back(std::string(k.name) + " (" + std::string(k.backend) + ", " + std::string(k.phases) + ": " + std::string(k.what) +
+                    (is_available(k) ? ")" : "; not on this machine)"));
+  }
+  return joined(names);
+}
+
+/// The kernel of that name for a phase ("" any). @throws Error: unknown, or not on this machine.
+const KernelInfo& find_kernel(std::string_view name, std::span<const KernelInfo> kernels, const std::string& where,
+                              std::string_view phase) {
+  std::vector<std::string> names;
+  for (const KernelInfo& k : kernels) {
+    if (!serves(k, phase)) continue;
+    if (k.name == name) {
+      if (is_available(k)) return k;
+      throw Error(where, "kernel " + std::string(name) + " cannot run on this machine", kernel_list(kernels, phase));
+    }
+    names.emplace_back(k.name);
+  }
+  const std::string which = phase.empty() ? "" : std::string(phase) + " ";
+  throw Error(where, "unknown " + which + "kernel " + printable(name), kernel_list(kernels, phase), did_you_mean(name, names));
+}
+
+std::string kernel_of_phase(const Settings& value, std::span<const KernelInfo> kernels, std::string_view phase) {
+  const std::string name = read_text(value);
+  find_kernel(name, kernels, value.where, phase);
+  return name;
+}
+
+}  // namespace
+
+std::string join_where(std::string_view where, std::string_view key) {
+  std::string text(where);
+  // "a.yaml:3" and "command line" are places only; a path follows after ": ".
+  if (!text.empty()) text += text.find(": ") == std::string::npos ? ": " : ".";
+  return text + printable(key);
+}
+
+std::string where_of(const Settings* map, std::string_view label, std::string_view key) {
+  if (map == nullptr) return join_where(std::string(label), key);
+  const Settings* value = map->find(key);
+  if (value != nullptr && !value->where.empty()) return value->where;
+  return join_where(map->where.empty() ? label : std::string_view(map->where), key);
+}
+
+void refuse_unknown(const Settings& map, std::string_view label, std::span<const std::string> known) {
+  for (const auto& [key, value] : map.entries) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw Error(where_of(&map, label, key), "unknown parameter", known.empty() ? "none (it has no parameters)" : joined(known),
+                did_you_mean(key, known));
+  }
+}
+
+KernelChoice read_kernel(const Settings& value, std::span<const KernelInfo> kernels) {
+  if (value.kind != Settings::Kind::map) {
+    const std::string name = read_text(value);
+    const KernelInfo& kernel = find_kernel(name, kernels, value.where, "");
+    // A kernel of one phase, named alone, leaves the other phase to the default.
+    return {kernel.phases == "decode" ? "" : name, kernel.phases == "prefill" ? "" : name};
+  }
+  const std::vector<std::string> phases = {"prefill", "decode"};
+  refuse_unknown(value, "kernel", phases);
+  KernelChoice choice;
+  if (const Settings* prefill = value.find("prefill")) choice.prefill = kernel_of_phase(*prefill, kernels, "prefill");
+  if (const Settings* decode = value.find("decode")) choice.decode = kernel_of_phase(*decode, kernels, "decode");
+  return choice;
+}
+
+const KernelInfo& pick_kernel(std::string_view asked, std::span<const KernelInfo> kernels, std::string_view technique,
+                              std::string_view phase) {
+  if (phase == "both") phase = "";
+  if (!asked.empty()) return find_kernel(asked, kernels, std::string(technique), phase);
+  for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) {
+    if (serves(*kernel, phase) && is_available(*kernel)) return *kernel;
+  }
+  throw Error(std::string(technique), "no kernel runs on this machine", kernel_list(kernels, phase));
+}
+
+SettingsReader::SettingsReader(const Settings* settings, std::string_view label) : settings_(settings), label_(label) {
+  if (settings_ == nullptr || settings_->kind == Settings::Kind::map) return;
+  const std::string where = settings_->where.empty() ? label_ : settings_->where;
+  if (scalar_type(*settings_) == ScalarType::null) throw Error(where, "missing value", "a map of parameters");
+  throw Error(where, std::string(settings_->kind == Settings::Kind::list ? "a list" : "one value") + " where a map is expected",
+              "a map of parameters");
+}
+
+void SettingsReader::finish() const {
+  if (settings_ != nullptr) refuse_unknown(*settings_, label_, known_);
+}
+
+const Settings* SettingsReader::take(const char* name) {
+  known_.emplace_back(name);
+  const Settings* value = settings_ == nullptr ? nullptr : settings_->find(name);
+  if (value == nullptr || !value->where.empty()) return value;
+  placed_ = *value;
+  placed_.where = where_of(settings_, label_, name);
+  return &placed_;
+}
+
+void SettingsReader::integer(const char* name, std::int64_t& value, std::int64_t low, std::int64_t high, Doc) {
+  if (const Settings* given = take(name)) value = read_integer(*given, low, high);
+}
+void SettingsReader::real(const char* name, double& value, double low, double high, Doc) {
+  if (const Settings* given = take(name)) value = read_real(*given, low, high);
+}
+void SettingsReader::boolean(const char* name, bool& value, Doc) {
+  if (const Settings* given = take(name)) value = read_boolean(*given);
+}
+void SettingsReader::text(const char* name, std::string& value, Doc) {
+  if (const Settings* given = take(name)) value = read_text(*given);
+}
+void SettingsReader::choice(const char* name, std::string& value, std::initializer_list<std::string_view> allowed, Doc) {
+  const std::vector<std::string> names(allowed.begin(), allowed.end());
+  if (const Settings* given = take(name)) value = read_choice(*given, names);
+}
+void SettingsReader::choice(const char* name, int& value, std::initializer_list<int> allowed, Doc) {
+  const Settings* given = take(name);
+  if (given == nullptr) return;
+  std::vector<std::string> numbers;
+  for (const int each : allowed) numbers.push_back(std::to_string(each));
+  const std::int64_t number = read_integer(*given, std::min(allowed), std::max(allowed), joined(numbers));
+  if (std::find(allowed.begin(), allowed.end(), number) == allowed.end()) {
+    throw Error(given->where, printable(given->text) + " is out of range", joined(numbers));
+  }
+  value = static_cast<int>(number);
+}
+void SettingsReader::kernel(const char* name, KernelChoice& value, std::span<const KernelInfo> kernels, Doc) {
+  if (const Settings* given = take(name)) value = read_kernel(*given, kernels);
+}
+void SettingsReader::plugin(const char* name, PluginSpec& value, std::string_view kind, Doc) {
+  const Settings* given = take(name);
+  if (given != nullptr) value = plugin_spec(*given, name);
+  Registry& registry = Registry::instance();
+  if (value.type.empty()) throw Error(where_of(settings_, label_, name), "missing value", joined(registry.names(kind)));
+  if (given == nullptr) return;
+  const Settings* type = given->find("type");
+  try {
+    registry.find(kind, value.type);
+  } catch (const Error& error) {
+    throw error.at(type != nullptr && !type->where.empty() ? type->where : given->where);
+  }
+}
+
+Error placed(const Error& error, const Settings* settings) {
+  if (settings == nullptr || settings->where.empty()) return error;
+  const std::string place = settings->where.substr(0, settings->where.find(": "));
+  const std::string file = place.substr(0, place.rfind(':'));
+  return error.where().starts_with(file) ? error : error.at(settings->where);
+}
+
+Settings plain_settings(std::string text) {
+  Settings scalar;
+  scalar.kind = Settings::Kind::scalar;
+  scalar.text = std::move(text);
+  return scalar;
+}
+Settings text_settings(std::string text) {
+  Settings scalar = plain_settings(std::move(text));
+  scalar.quoted = true;
+  return scalar;
+}
+
+void read_settings(const Settings* settings, std::string_view label, FunctionRef<void(Fields&)> visit) {
+  SettingsReader reader(settings, label);
+  visit(reader);
+  reader.finish();
+}
+
+PluginSpec plugin_spec(const Settings& value, const std::string& key) {
+  const std::string where = value.where.empty() ? key : value.where;
+  if (value.kind != Settings::Kind::map) {
+    Settings defaults;  // empty, but it knows where the name was given
+    defaults.kind = Settings::Kind::map;
+    defaults.where = where;
+    return {read_text(value), std::make_shared<const Settings>(std::move(defaults))};
+  }
+  const Settings* type = value.find("type");
+  if (type == nullptr) throw Error(join_where(where, "type"), "missing key", "the plugin's name");
+  Settings parameters = value;
+  parameters.where = where;
+  std::erase_if(parameters.entries, [](const auto& entry) { return entry.first == "type"; });
+  return {read_text(*type), std::make_shared<const Settings>(std::move(parameters))};
+}
+
+}  // namespace patchbay

@@ -1,0 +1,218 @@
+// Plugin libraries: found in folders, opened at first use, never closed. The only home of Boost.DLL.
+#include "registry.h"
+
+#include <algorithm>
+#include <boost/dll/runtime_symbol_info.hpp>
+#include <boost/dll/shared_library.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "config.h"
+#include "settings_reader.h"
+
+namespace patchbay {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSymbol = "patchbay_plugin";
+constexpr const char* kRebuild = "rebuild it with this program: cmake --build build/release";
+
+struct Library {
+  std::string path;
+  const PluginTable* table = nullptr;
+  std::string reason;  ///< of a refusal; "" while there is none
+};
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+/// Why a table cannot be used under that kind and name, or "". Fields after `abi` mean something only when it agrees.
+std::string stranger(const PluginTable& table, const std::string& kind, const std::string& name) {
+  if (table.abi != kPluginAbi) {
+    return "plugin interface " + std::to_string(table.abi) + ", this program has " + std::to_string(kPluginAbi) + "; " + kRebuild;
+  }
+  if (std::string_view(table.build_id) != PATCHBAY_BUILD_ID) {
+    return "built as " + std::string(table.build_id) + ", this program as " PATCHBAY_BUILD_ID "; " + kRebuild;
+  }
+  if (table.kind != kind || table.name != name) {
+    return "calls itself " + std::string(table.kind) + "/" + table.name + ", its file stands as " + kind + "/" + name +
+           "; folder, file and name must agree";
+  }
+  return {};
+}
+
+/// Faults of the parameters' declaration, which would make a setting mean two things.
+std::string bad_declaration(const PluginTable& table, const Registry& registry) {
+  std::set<std::string> seen = {"type"};
+  try {
+    for (const ParamInfo& param : registry.describe(table)) {
+      if (!seen.insert(param.name).second) {
+        return "declares the parameter " + param.name + " twice" + (param.name == "type" ? " (type is the plugin's own name)" : "");
+      }
+    }
+  } catch (const std::exception& error) {
+    return std::string("its defaults are refused by its own checks: ") + error.what();
+  } catch (...) {
+    return "describing its parameters throws something that is no exception";
+  }
+  return {};
+}
+
+/// Opens a library for good. Whatever the loader has to say is the reason.
+void open(Library& library, const std::string& kind, const std::string& name, const Registry& registry) {
+  const PluginTable* table = nullptr;
+  try {
+    // Leaked on purpose: an exception or an object that outlives its library would crash.
+    auto* handle = new boost::dll::shared_library(library.path, boost::dll::load_mode::rtld_now);
+    table = &handle->get<const PluginTable>(kSymbol);
+  } catch (const std::exception& error) {
+    library.reason = error.what();
+    return;
+  }
+  library.reason = stranger(*table, kind, name);
+  if (library.reason.empty()) library.reason = bad_declaration(*table, registry);
+  if (library.reason.empty()) library.table = table;
+}
+
+std::vector<fs::path> plugin_folders() {
+  std::vector<fs::path> folders;
+  if (const char* path = std::getenv("PATCHBAY_PLUGIN_PATH")) {
+    std::string_view rest = path;
+    while (!rest.empty()) {
+      const std::string_view one = rest.substr(0, rest.find(':'));
+      if (!one.empty()) folders.emplace_back(one);
+      rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    }
+  }
+  // Beside the program; then beside this library, which test programs and bindings reach from elsewhere.
+  folders.push_back(fs::path(boost::dll::program_location().string()).parent_path() / "../lib/patchbay/plugins");
+  folders.push_back(fs::path(boost::dll::this_line_location().string()).parent_path() / "patchbay/plugins");
+  return folders;
+}
+
+/// True when `word` names the kind `folder`: the folder itself, its singular, or the technique's full name.
+bool names_kind(std::string_view word, const std::string& folder) {
+  return word == folder || std::string(word) + "s" == folder || (folder == "formats" && word == "weight_format") ||
+         (folder == "processors" && word == "logits_processor");
+}
+
+}  // namespace
+
+struct Registry::Impl {
+  std::mutex mutex;
+  std::map<std::string, std::map<std::string, Library>, std::less<>> kinds;
+  std::vector<RefusedPlugin> missing_folders;
+  std::string searched;
+
+  void scan(const fs::path& folder, bool required) {
+    searched += (searched.empty() ? "" : ", ") + folder.lexically_normal().string();
+    std::error_code ignored;
+    if (!fs::is_directory(folder, ignored)) {
+      if (required) missing_folders.push_back({folder.string(), "", "", "named in PATCHBAY_PLUGIN_PATH, but no such folder"});
+      return;
+    }
+    for (const auto& kind : fs::directory_iterator(folder, ignored)) {
+      if (!kind.is_directory(ignored)) continue;
+      for (const auto& file : fs::directory_iterator(kind.path(), ignored)) {
+        if (file.path().extension() != ".so") continue;
+        kinds[kind.path().filename()].try_emplace(file.path().stem(), Library{file.path().lexically_normal(), nullptr, {}});
+      }
+    }
+  }
+};
+
+Registry::Registry() : impl_(std::make_shared<Impl>()) {
+  std::vector<fs::path> folders = plugin_folders();
+  for (std::size_t i = 0; i < folders.size(); ++i) impl_->scan(folders[i], i + 2 < folders.size());
+}
+
+Registry& Registry::instance() {
+  static Registry* registry = new Registry;  // never destroyed: objects of plugins may outlive main
+  return *registry;
+}
+
+const PluginTable& Registry::find(std::string_view kind, std::string_view name) {
+  const std::string reference = printable(std::string(kind) + "/" + std::string(name));
+  const std::vector<std::string> known = names(kind);
+  const std::lock_guard lock(impl_->mutex);
+  const auto of_kind = impl_->kinds.find(kind);
+  if (of_kind == impl_->kinds.end()) {
+    throw Error(reference, "no plugin of this kind", joined(kinds()), "looked in " + impl_->searched);
+  }
+  const auto found = of_kind->second.find(std::string(name));
+  if (found == of_kind->second.end()) {
+    const std::string near = suggestion(name, known);
+    throw Error(reference, "unknown plugin", joined(known), near.empty() ? "" : "did you mean " + near + "?");
+  }
+  Library& library = found->second;
+  if (library.table == nullptr && library.reason.empty()) open(library, of_kind->first, found->first, *this);
+  if (library.table == nullptr) throw Error(reference, "refused: " + library.reason, "", "file " + library.path);
+  return *library.table;
+}
+
+std::vector<std::string> Registry::names(std::string_view kind) const {
+  std::vector<std::string> result;  // the maps never change after construction
+  if (const auto of_kind = impl_->kinds.find(kind); of_kind != impl_->kinds.end()) {
+    for (const auto& [name, library] : of_kind->second) result.push_back(name);
+  }
+  return result;
+}
+
+std::vector<std::string> Registry::kinds() const {
+  std::vector<std::string> result;
+  for (const auto& [kind, libraries] : impl_->kinds) result.push_back(kind);
+  return result;
+}
+
+std::vector<RefusedPlugin> Registry::refused() {
+  std::vector<RefusedPlugin> result = impl_->missing_folders;
+  const std::lock_guard lock(impl_->mutex);
+  for (auto& [kind, libraries] : impl_->kinds) {
+    for (auto& [name, library] : libraries) {
+      if (library.table == nullptr && library.reason.empty()) open(library, kind, name, *this);
+      if (library.table == nullptr) result.push_back({library.path, kind, name, library.reason});
+    }
+  }
+  return result;
+}
+
+const PluginTable& Registry::resolve(std::string_view reference) {
+  const std::size_t slash = reference.find('/');
+  const std::string_view name = slash == std::string_view::npos ? reference : reference.substr(slash + 1);
+  std::vector<std::string> matches, everything;
+  for (const auto& [kind, libraries] : impl_->kinds) {
+    if (slash != std::string_view::npos && names_kind(reference.substr(0, slash), kind)) return find(kind, name);
+    if (libraries.contains(std::string(name))) matches.push_back(kind + "/" + std::string(name));
+    for (const auto& [each, library] : libraries) everything.push_back(each);
+  }
+  if (slash != std::string_view::npos) throw Error(printable(reference), "unknown kind of plugin", joined(kinds()));
+  if (matches.size() == 1) return find(std::string_view(matches[0]).substr(0, matches[0].find('/')), name);
+  if (matches.size() > 1) throw Error(printable(reference), "several plugins have this name", joined(matches));
+  const std::string near = suggestion(name, everything);
+  throw Error(printable(reference), "unknown plugin", near.empty() ? "" : near,
+              near.empty() ? "patchbay list shows all" : "did you mean " + near + "?");
+}
+
+std::shared_ptr<void> make_plugin(std::string_view kind, const PluginSpec& spec) {
+  const Settings* settings = spec.settings.get();
+  const std::string reference = std::string(kind) + "/" + spec.type;
+  try {
+    const PluginTable& table = Registry::instance().find(kind, spec.type);
+    return {table.create(settings), table.destroy};
+  } catch (const Error& error) {
+    throw placed(error, settings);
+  } catch (const std::exception& error) {
+    throw placed(Error(reference, std::string("could not be made: ") + error.what()), settings);
+  } catch (...) {
+    throw placed(Error(reference, "could not be made: it threw something that is no exception"), settings);
+  }
+}
+
+}  // namespace patchbay
