@@ -12,6 +12,15 @@
 namespace patchbay::app {
 namespace {
 
+const char* name_of(GenerationResult::Finish finish) {
+  switch (finish) {
+    case GenerationResult::Finish::length: return "length";
+    case GenerationResult::Finish::stop: return "stop";
+    case GenerationResult::Finish::full: return "cache full";
+  }
+  return "";
+}
+
 nlohmann::json as_json(const std::vector<Token>& prompt, const GenerationResult& result, const Tokenizer& tokenizer) {
   Utf8Stream text;
   std::string joined;
@@ -20,7 +29,7 @@ nlohmann::json as_json(const std::vector<Token>& prompt, const GenerationResult&
   return {{"prompt_tokens", prompt},
           {"tokens", result.tokens},
           {"text", joined},
-          {"finish", result.finish == GenerationResult::Finish::stop ? "stop" : "length"},
+          {"finish", name_of(result.finish)},
           {"passes", result.passes},
           {"drafted", result.drafted},
           {"accepted", result.accepted}};
@@ -34,6 +43,7 @@ void print_summary(const std::vector<Token>& prompt, const GenerationResult& res
     fmt::print(stderr, "; {} of {} draft tokens accepted, {:.2f} tokens per pass", result.accepted, result.drafted,
                (tokens - 1) / static_cast<double>(result.passes));
   }
+  if (result.finish == GenerationResult::Finish::full) fmt::print(stderr, "; ended early: the cache is full");
   fmt::print(stderr, "\n");
 }
 

@@ -12,6 +12,16 @@
 
 namespace patchbay {
 
+struct GenerationResult {
+  std::vector<Token> tokens;                 ///< output, the end-of-generation token kept
+  /// length: max_tokens or the context's end; stop: an end-of-generation token; full: the cache had no room for more.
+  enum class Finish { length, stop, full } finish = Finish::length;
+  std::int64_t passes = 0;                   ///< model passes after the prefill
+  std::int64_t drafted = 0, accepted = 0;    ///< draft tokens proposed and kept
+  /// From the call of generate() to the first logits; from the first token to the last; from the call to the first token.
+  double prefill_seconds = 0, decode_seconds = 0, first_token_seconds = 0;
+};
+
 struct GenerationRequest {
   std::vector<Token> prompt;                 ///< at least one token
   std::int64_t max_tokens = 128;
@@ -21,14 +31,9 @@ struct GenerationRequest {
   std::uint64_t stream = 0;                  ///< which random stream of the seed
   std::function<bool(Token)> is_end;         ///< end-of-generation tokens; null: only max_tokens ends
   std::function<void(Token)> on_token;       ///< streaming; may be null
-};
-
-struct GenerationResult {
-  std::vector<Token> tokens;                 ///< output, the end-of-generation token kept
-  enum class Finish { length, stop } finish = Finish::length;
-  std::int64_t passes = 0;                   ///< model passes after the prefill
-  std::int64_t drafted = 0, accepted = 0;    ///< draft tokens proposed and kept
-  double prefill_seconds = 0, decode_seconds = 0, first_token_seconds = 0;
+  /// Called when this request has ended, so that an Error about another one loses nothing; may be null. A prompt that does not
+  /// fit gets Finish::full.
+  std::function<void(const GenerationResult&)> on_finish;
 };
 
 struct GenerationOptions {
@@ -37,7 +42,9 @@ struct GenerationOptions {
   KvPrefix* prefix = nullptr;
 };
 
-/// Runs all requests to their ends, together, and returns their results in order. @throws Error when a prompt alone does not fit.
+/// Runs all requests to their ends, together, and returns their results in order. A full cache drops this step's drafts, then
+/// makes the youngest sequences wait (their cache is given up and recomputed later): results stay the same.
+/// @throws Error when a prompt alone does not fit: past the context, at once; more than the cache holds, after all others ended.
 PATCHBAY_API std::vector<GenerationResult> generate(ModelRunner& runner, std::span<GenerationRequest> requests,
                                                     const GenerationOptions& options = {});
 

@@ -63,10 +63,11 @@ class PATCHBAY_API Decoder {
 };
 
 /// Chooses from one row of processed logits: index of the largest (lowest index among equals).
+/// @throws Error when every logit is -inf or one is NaN.
 PATCHBAY_API Token argmax(View<const float, 1> logits);
-/// softmax in double; -inf gives 0. @throws Error when every logit is -inf or one is NaN.
+/// softmax in double; -inf gives 0. @throws as argmax.
 PATCHBAY_API std::vector<double> softmax(View<const float, 1> logits);
-/// Draws an index from weights that need not sum to 1.
+/// Draws an index from weights that need not sum to 1. Never one of weight 0. @throws Error when the sum is not above 0.
 PATCHBAY_API Token draw(std::span<const double> weights, Rng& rng);
 
 }  // namespace patchbay
