@@ -97,12 +97,6 @@ std::vector<fs::path> plugin_folders() {
   return folders;
 }
 
-/// True when `word` names the kind `folder`: the folder itself, its singular, or the technique's full name.
-bool names_kind(std::string_view word, const std::string& folder) {
-  return word == folder || std::string(word) + "s" == folder || (folder == "formats" && word == "weight_format") ||
-         (folder == "processors" && word == "logits_processor");
-}
-
 }  // namespace
 
 struct Registry::Impl {
@@ -198,6 +192,11 @@ const PluginTable& Registry::resolve(std::string_view reference) {
   const std::string near = suggestion(name, everything);
   throw Error(printable(reference), "unknown plugin", near.empty() ? "" : near,
               near.empty() ? "patchbay list shows all" : "did you mean " + near + "?");
+}
+
+bool names_kind(std::string_view word, const std::string& folder) {
+  return word == folder || std::string(word) + "s" == folder || (folder == "formats" && word == "weight_format") ||
+         (folder == "processors" && word == "logits_processor");
 }
 
 std::shared_ptr<void> make_plugin(std::string_view kind, const PluginSpec& spec) {

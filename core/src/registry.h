@@ -49,6 +49,9 @@ class PATCHBAY_API Registry {
   std::shared_ptr<Impl> impl_;
 };
 
+/// True when `word` names the kind `folder`: the folder itself, its singular, or the technique's full name ("weight_format").
+PATCHBAY_API bool names_kind(std::string_view word, const std::string& folder);
+
 /// A plugin named in settings: a scalar (its type), or a map with `type` and its parameters.
 PATCHBAY_API PluginSpec plugin_spec(const Settings& value, const std::string& key);
 

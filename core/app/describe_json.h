@@ -1,0 +1,18 @@
+/// @file describe_json.h
+/// Plugins, parameters and kernels as JSON: what `list --json` and `describe --json` have in common. Keys are stable.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "registry.h"
+
+namespace patchbay::app {
+
+inline bool is_available(const KernelInfo& kernel) { return kernel.available == nullptr || kernel.available(); }
+
+inline nlohmann::json kernel_json(const KernelInfo& kernel) {
+  return {{"kernel", kernel.name}, {"backend", kernel.backend}, {"phases", kernel.phases}, {"available", is_available(kernel)},
+          {"what", kernel.what}};
+}
+
+}  // namespace patchbay::app

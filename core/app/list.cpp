@@ -1,0 +1,86 @@
+// patchbay list: the plugins by kind, those refused, and all kernels.
+//
+// --json: {"plugins": [{"kind", "name", "summary", "paper"}], "refused": [{"path", "kind", "name", "reason"}]};
+// list kernels --json: {"kernels": [{"kind", "technique", "parameter", "kernel", "backend", "phases", "available", "what"}]}.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "commands.h"
+#include "config.h"
+#include "describe_json.h"
+
+namespace patchbay::app {
+namespace {
+
+/// Calls body(kind, table) for every plugin that can be used, by kind and name.
+template <class Body>
+void for_each_plugin(const std::vector<std::string>& kinds, const std::vector<RefusedPlugin>& refused, Body body) {
+  Registry& registry = Registry::instance();
+  for (const std::string& kind : kinds) {
+    for (const std::string& name : registry.names(kind)) {
+      const auto is_this = [&](const RefusedPlugin& one) { return one.kind == kind && one.name == name; };
+      if (std::none_of(refused.begin(), refused.end(), is_this)) body(kind, registry.find(kind, name));
+    }
+  }
+}
+
+int list_kernels(bool as_json) {
+  Registry& registry = Registry::instance();
+  nlohmann::json result = {{"kernels", nlohmann::json::array()}};
+  for_each_plugin(registry.kinds(), registry.refused(), [&](const std::string& kind, const PluginTable& table) {
+    for (const ParamInfo& param : registry.describe(table)) {
+      for (const KernelInfo& kernel : param.kernels) {
+        nlohmann::json one = kernel_json(kernel);
+        one.update({{"kind", kind}, {"technique", table.name}, {"parameter", param.name}});
+        result["kernels"].push_back(one);
+        if (as_json) continue;
+        fmt::print("{:<24} {:<12} {:<5} {:<8} {:<4} {}\n", fmt::format("{}/{}", kind, table.name), kernel.name, kernel.backend,
+                   kernel.phases, is_available(kernel) ? "yes" : "no", kernel.what);
+      }
+    }
+  });
+  if (as_json) fmt::print("{}\n", result.dump());
+  return 0;
+}
+
+/// The kinds asked for: all, or the one that `what` names in the plural or singular.
+std::vector<std::string> kinds_of(const std::string& what) {
+  std::vector<std::string> kinds = Registry::instance().kinds();
+  if (what.empty()) return kinds;
+  for (const std::string& kind : kinds) if (names_kind(what, kind)) return {kind};
+  kinds.push_back("kernels");
+  std::string all;
+  for (const std::string& kind : kinds) all += (all.empty() ? "" : ", ") + kind;
+  const std::string near = suggestion(what, kinds);
+  throw Error("list " + what, "unknown kind of plugin", all, near.empty() ? "" : "did you mean " + near + "?");
+}
+
+}  // namespace
+
+int list(const ListOptions& options) {
+  if (options.what == "kernels") return list_kernels(options.json);
+  const std::vector<std::string> kinds = kinds_of(options.what);
+  std::vector<RefusedPlugin> refused = Registry::instance().refused();
+  const auto elsewhere = [&](const RefusedPlugin& one) {
+    return !options.what.empty() && std::find(kinds.begin(), kinds.end(), one.kind) == kinds.end();
+  };
+  std::erase_if(refused, elsewhere);
+  nlohmann::json result = {{"plugins", nlohmann::json::array()}, {"refused", nlohmann::json::array()}};
+  std::string heading;
+  for_each_plugin(kinds, refused, [&](const std::string& kind, const PluginTable& table) {
+    result["plugins"].push_back({{"kind", kind}, {"name", table.name}, {"summary", table.summary}, {"paper", table.paper}});
+    if (options.json) return;
+    if (kind != heading) fmt::print("{}{}\n", heading.empty() ? "" : "\n", kind);
+    heading = kind;
+    fmt::print("  {:<16} {}\n", table.name, table.summary);
+  });
+  for (const RefusedPlugin& one : refused) {
+    result["refused"].push_back({{"path", one.path}, {"kind", one.kind}, {"name", one.name}, {"reason", one.reason}});
+    if (!options.json) fmt::print("{}refused: {}\n  {}\n", &one == &refused.front() ? "\n" : "", one.path, one.reason);
+  }
+  if (options.json) fmt::print("{}\n", result.dump());
+  return 0;
+}
+
+}  // namespace patchbay::app

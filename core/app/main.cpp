@@ -1,0 +1,115 @@
+// The command line: one function per command fills its options. The only home of CLI11.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "commands.h"
+#include "patchbay/build_id.h"
+#include "patchbay/error.h"
+
+namespace patchbay::app {
+namespace {
+
+constexpr int kFailure = 1, kUsage = 2;
+
+/// What the chosen command returned; commands run as callbacks of the parser.
+struct Outcome {
+  int code = 0;
+};
+
+/// Adds a command whose options live as long as the parser: `fill` declares them, `run` gets them when the command is chosen.
+template <class Options>
+void add(CLI::App& app, Outcome& outcome, const char* name, const char* what,
+         const std::function<void(CLI::App&, Options&)>& fill, int (*run)(const Options&)) {
+  CLI::App* command = app.add_subcommand(name, what);
+  auto options = std::make_shared<Options>();
+  fill(*command, *options);
+  command->callback([options, run, &outcome] { outcome.code = run(*options); });
+}
+
+void json_flag(CLI::App& command, bool& json) { command.add_flag("--json", json, "Machine-readable output"); }
+void assignments(CLI::App& command, std::vector<std::string>& list) {
+  command.add_option("key=value", list, "Settings, as under base: in YAML (kv_store.format=int8)");
+}
+void threads(CLI::App& command, int& count) {
+  command.add_option("--threads", count, "Threads; 0: all cores")->check(CLI::Range(0, 4096));
+}
+void model(CLI::App& command, ModelOptions& options) {
+  command.add_option("--model", options.model, "A GGUF file, or the name of a file in configs/models")->required();
+  threads(command, options.threads);
+  json_flag(command, options.json);
+}
+/// One argument, "1,2,3": it must not swallow the key=value that follow.
+void tokens(CLI::App& command, std::vector<int>& list) {
+  command.add_option("--tokens", list, "The prompt as token numbers: 1,2,3")->delimiter(',')->allow_extra_args(false);
+}
+
+void add_list(CLI::App& app, Outcome& outcome) {
+  add<ListOptions>(app, outcome, "list", "The plugins, by kind; `list kernels`: every kernel",
+                   [](CLI::App& command, ListOptions& options) {
+                     command.add_option("what", options.what, "A kind of plugin, or kernels");
+                     json_flag(command, options.json);
+                   }, list);
+}
+
+void add_describe(CLI::App& app, Outcome& outcome) {
+  add<DescribeOptions>(app, outcome, "describe", "One plugin: its parameters and kernels",
+                       [](CLI::App& command, DescribeOptions& options) {
+                         command.add_option("name", options.name, "kind/name, or a name that is unique")->required();
+                         json_flag(command, options.json);
+                         command.add_flag("--markdown", options.markdown, "The parameter table of the plugin's README");
+                       }, describe);
+}
+
+void add_logits(CLI::App& app, Outcome& outcome) {
+  add<LogitsOptions>(app, outcome, "logits", "The likeliest next tokens after a prompt",
+                     [](CLI::App& command, LogitsOptions& options) {
+                       model(command, options.model);
+                       command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
+                       tokens(command, options.tokens);
+                       command.add_option("--top", options.top, "How many tokens to show")->check(CLI::Range(1, 1 << 30));
+                       assignments(command, options.model.assignments);
+                     }, logits);
+}
+
+void add_generate(CLI::App& app, Outcome& outcome) {
+  add<GenerateOptions>(app, outcome, "generate", "Continues a prompt",
+                       [](CLI::App& command, GenerateOptions& options) {
+                         model(command, options.model);
+                         command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
+                         command.add_option("--prompt-file", options.prompt_file, "A file that holds the prompt");
+                         tokens(command, options.tokens);
+                         command.add_option("--max-tokens", options.max_tokens, "Longest output, in tokens");
+                         command.add_option("--seed", options.seed, "Seed of the random draws");
+                         command.add_flag("--ignore-end", options.ignore_end, "Go on past end-of-generation tokens");
+                         assignments(command, options.model.assignments);
+                       }, generate);
+}
+
+int main(int argc, char** argv) {
+  CLI::App app("patchbay: a laboratory for LLM inference");
+  Outcome outcome;
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "patchbay " PATCHBAY_VERSION " (" PATCHBAY_BUILD_ID ")");
+  add_list(app, outcome);
+  add_describe(app, outcome);
+  add_logits(app, outcome);
+  add_generate(app, outcome);
+  try {
+    app.parse(argc, argv);
+    return outcome.code;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;  // help and version are "errors" of code 0
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "patchbay: %s\n", error.what());
+    return kFailure;
+  }
+}
+
+}  // namespace
+}  // namespace patchbay::app
+
+int main(int argc, char** argv) { return patchbay::app::main(argc, argv); }
