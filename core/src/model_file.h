@@ -44,6 +44,8 @@ class PATCHBAY_API ModelFile {
   const std::string& path() const;
   std::uint32_t version() const;
   std::int64_t file_bytes() const;
+  /// Bytes after the last tensor: padding, or something that is not part of the model.
+  std::int64_t trailing_bytes() const;
   std::span<const MetaEntry> metadata() const;
   std::span<const FileTensor> tensors() const;
   const MetaEntry* find(std::string_view key) const;

@@ -1,0 +1,24 @@
+/// @file gguf_types.h
+/// The type codes of GGUF files, as data.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace patchbay {
+
+/// A tensor type: `block` consecutive values of a row take `bytes` bytes.
+struct TensorType {
+  std::uint32_t code = 0;
+  std::string_view name;
+  std::int64_t block = 1, bytes = 0;  ///< 0 bytes: withdrawn, files that use it can no longer be read
+  std::string_view format = {};       ///< the weight format plugin that computes with it, or ""
+};
+/// Null for a code that was never given out.
+const TensorType* find_tensor_type(std::uint32_t code);
+
+/// Type codes of metadata values.
+enum MetaType : std::uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
+/// "u8" ... "f64"; "" for an unknown code.
+std::string_view meta_type_name(std::uint32_t code);
+
+}  // namespace patchbay
