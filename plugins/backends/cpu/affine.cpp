@@ -1,0 +1,140 @@
+#include "affine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "patchbay/half.h"
+
+namespace patchbay::cpu {
+namespace {
+
+/// One row as the source gives it.
+struct Row {
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales, offsets;
+  explicit Row(const AffineSource& source)
+      : codes(source.cols), scales(source.cols / kBlock), offsets(source.cols / kBlock) {}
+  void read(const AffineSource& source, std::int64_t row) { source.read(row, codes.data(), scales.data(), offsets.data()); }
+};
+
+bool fits_half(float value) { return to_float(to_half(value)) == value; }
+
+/// What all rows have in common.
+struct Traits {
+  int max_code = 0;
+  bool half = true;
+  bool any_scale = false;  ///< some block has a scale that is not 0, so `zero` is known
+  int zero = kNoZero;      ///< kNoZero with any_scale: no constant serves
+
+  void see(const Row& row) {
+    for (const std::uint8_t code : row.codes) max_code = code > max_code ? code : max_code;
+    for (std::size_t block = 0; block < row.scales.size(); ++block) {
+      const float scale = row.scales[block], offset = row.offsets[block];
+      half = half && fits_half(scale) && fits_half(offset);
+      if (!any_scale && scale != 0.0f) {
+        any_scale = true;
+        const float ratio = std::nearbyint(-offset / scale);
+        zero = ratio >= 0.0f && ratio <= 255.0f ? static_cast<int>(ratio) : kNoZero;
+      }
+      if (!implied(scale, offset)) { any_scale = true; zero = kNoZero; }
+    }
+  }
+  void merge(const Traits& other) {
+    max_code = std::max(max_code, other.max_code);
+    half = half && other.half;
+    if (!other.any_scale) return;
+    zero = !any_scale || zero == other.zero ? other.zero : kNoZero;
+    any_scale = true;
+  }
+
+ private:
+  bool implied(float scale, float offset) const {
+    if (!any_scale) return offset == 0.0f;
+    return zero != kNoZero && -static_cast<float>(zero) * scale == offset;
+  }
+};
+
+Traits scan(const AffineSource& source, Device& device) {
+  std::vector<Traits> found(device.concurrency());
+  device.parallel_for(source.rows, 64, [&](std::int64_t begin, std::int64_t end, int worker) {
+    Row row(source);
+    for (std::int64_t r = begin; r < end; ++r) {
+      row.read(source, r);
+      found[worker].see(row);
+    }
+  });
+  Traits all;
+  for (const Traits& traits : found) all.merge(traits);
+  return all;
+}
+
+AffineLayout lay_out(const AffineSource& source, const Traits& traits, int lanes, bool compact) {
+  AffineLayout layout;
+  layout.rows = source.rows;
+  layout.cols = source.cols;
+  layout.blocks = source.cols / kBlock;
+  layout.tiles = (source.rows + lanes - 1) / lanes;
+  layout.lanes = lanes;
+  layout.bits = source.bits;
+  layout.max_code = traits.max_code;
+  layout.zero = compact ? traits.zero : kNoZero;
+  layout.half = compact && traits.half;
+  layout.block_code_bytes = kBlock * lanes * source.bits / 8;
+  layout.block_scale_bytes = lanes * (layout.half ? 2 : 4);
+  layout.scales_at = layout.blocks * layout.block_code_bytes;
+  layout.offsets_at = layout.scales_at + layout.blocks * layout.block_scale_bytes;
+  const std::int64_t bytes = layout.offsets_at + (layout.zero == kNoZero ? layout.blocks * layout.block_scale_bytes : 0);
+  layout.tile_bytes = (bytes + 63) / 64 * 64;
+  return layout;
+}
+
+void store_scale(std::uint8_t* at, std::int64_t index, float value, bool half) {
+  const Half narrow = to_half(value);
+  half ? std::memcpy(at + 2 * index, &narrow, 2) : std::memcpy(at + 4 * index, &value, 4);
+}
+
+void pack_row(const Row& row, const AffineLayout& layout, std::uint8_t* tile, int lane) {
+  for (std::int64_t block = 0; block < layout.blocks; ++block) {
+    std::uint8_t* codes = tile + block * layout.block_code_bytes;
+    for (int i = 0; i < kBlock; ++i) {
+      const int step = i / 4;
+      const std::uint8_t code = row.codes[block * kBlock + i];
+      const bool high = layout.bits == 4 && step >= 4;
+      codes[((high ? step - 4 : step) * layout.lanes + lane) * 4 + i % 4] |= high ? code << 4 : code;
+    }
+    store_scale(tile + layout.scales_at, block * layout.lanes + lane, row.scales[block], layout.half);
+    if (layout.zero == kNoZero) {
+      store_scale(tile + layout.offsets_at, block * layout.lanes + lane, row.offsets[block], layout.half);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<CpuAffineWeight> pack_affine(const AffineSource& source, int lanes, bool compact, Device& device) {
+  if (source.cols % kBlock != 0 || (source.bits != 4 && source.bits != 8)) {
+    throw Error("backend cpu: prepare_affine", std::to_string(source.cols) + " columns of " + std::to_string(source.bits) + " bits",
+                "columns in multiples of 32, codes of 4 or 8 bits");
+  }
+  const Traits traits = scan(source, device);
+  if (traits.max_code >= 1 << source.bits) {
+    throw Error("backend cpu: prepare_affine", "code " + std::to_string(traits.max_code) + " in " + std::to_string(source.bits) + " bits");
+  }
+  auto weight = std::make_unique<CpuAffineWeight>();
+  weight->layout = lay_out(source, traits, lanes, compact);
+  weight->data = device.allocate(weight->layout.tiles * weight->layout.tile_bytes);
+  auto* data = reinterpret_cast<std::uint8_t*>(weight->data.data());
+  device.parallel_for(weight->layout.tiles, std::max(1, 64 / lanes), [&](std::int64_t begin, std::int64_t end, int) {
+    Row row(source);
+    for (std::int64_t r = begin * lanes; r < std::min(end * lanes, source.rows); ++r) {
+      row.read(source, r);
+      pack_row(row, weight->layout, data + r / lanes * weight->layout.tile_bytes, static_cast<int>(r % lanes));
+    }
+  });
+  return weight;
+}
+
+}  // namespace patchbay::cpu

@@ -1,0 +1,192 @@
+#include "ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace patchbay::cpu {
+namespace {
+
+// Below this many elements a loop is done before another thread has woken up.
+constexpr std::int64_t kWorthThreads = 16 * 1024;
+// Decoded rows of one piece: they stay in the second-level cache while all tokens pass by, or for one token in the first.
+constexpr std::int64_t kScratchBytes = 256 * 1024, kScratchBytesOneToken = 16 * 1024;
+constexpr std::int64_t kRowStep = 4;  // rows of the fp32 kernels' register tile
+// Quantised tokens that go through a piece of an affine weight at a time, for the second-level cache as well.
+constexpr std::int64_t kTokenBytes = 256 * 1024;
+// Packed weight per piece: a few microseconds of memory traffic.
+constexpr std::int64_t kPieceBytes = 32 * 1024;
+
+[[noreturn]] void fail(const char* operation, const std::string& problem) {
+  throw Error(std::string("backend cpu: ") + operation, problem);
+}
+
+/// Rows of floats whose columns lie side by side.
+template <class T>
+View<T, 2> matrix(const TensorRef& tensor, const char* operation, std::int64_t rows, std::int64_t cols) {
+  const auto view = tensor.as<T, 2>();
+  if (view.shape[0] != rows || view.shape[1] != cols) {
+    fail(operation, "a tensor is " + std::to_string(view.shape[0]) + " x " + std::to_string(view.shape[1]) + ", expected " +
+                        std::to_string(rows) + " x " + std::to_string(cols));
+  }
+  if (view.strides[1] != 1 && cols > 1) fail(operation, "the columns of a tensor are not adjacent");
+  return view;
+}
+template <class T>
+View<T, 2> matrix(const TensorRef& tensor, const char* operation) {
+  return matrix<T>(tensor, operation, tensor.shape[0], tensor.shape[1]);
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+template <class F>
+void CpuOps::over_rows(std::int64_t rows, std::int64_t row_items, F body) {
+  if (rows * row_items < kWorthThreads) return body(0, rows);
+  const std::int64_t grain = std::max<std::int64_t>(1, kWorthThreads / 4 / std::max<std::int64_t>(row_items, 1));
+  device_.parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end, int) { body(begin, end); });
+}
+
+void CpuOps::matmul_decoded(TensorRef x, std::int64_t rows, FunctionRef<void(std::int64_t, View<float, 2>)> decode, TensorRef y) {
+  const auto in = matrix<const float>(x, "matmul_decoded");
+  const std::int64_t tokens = in.shape[0], cols = in.shape[1];
+  const auto out = matrix<float>(y, "matmul_decoded", tokens, rows);
+  if (tokens == 0 || rows == 0) return;
+  const std::int64_t budget = tokens == 1 ? kScratchBytesOneToken : kScratchBytes;
+  const std::int64_t fitting = budget / (std::max<std::int64_t>(cols, 1) * 4);
+  const std::int64_t share = ceil_div(rows, 2 * device_.concurrency());
+  const std::int64_t step = std::max(ceil_div(std::min(fitting, share), kRowStep), std::int64_t{1}) * kRowStep;
+  for (auto& scratch : scratch_) scratch.resize(std::max<std::size_t>(scratch.size(), step * cols));
+  device_.parallel_for(rows, step, [&](std::int64_t begin, std::int64_t end, int worker) {
+    float* decoded = scratch_[worker].data();
+    decode(begin, View<float, 2>(decoded, {end - begin, cols}));
+    kernels_.multiply({in.data, tokens, in.strides[0]}, {decoded, end - begin, cols}, cols, {out.data + begin, out.strides[0]});
+  });
+}
+
+std::unique_ptr<AffineWeight> CpuOps::prepare_affine(const AffineSource& source) {
+  return pack_affine(source, kernels_.lanes, kernels_.compact, device_);
+}
+
+void CpuOps::matmul_affine(const Q8Rows& x, const AffineWeight& w, TensorRef y) {
+  const auto* weight = dynamic_cast<const CpuAffineWeight*>(&w);
+  if (!weight || weight->layout.lanes != kernels_.lanes) fail("matmul_affine", "the weight was prepared by another backend");
+  const AffineLayout& layout = weight->layout;
+  if (x.cols != layout.cols) {
+    fail("matmul_affine", "the input has " + std::to_string(x.cols) + " columns, the weight " + std::to_string(layout.cols));
+  }
+  const auto out = matrix<float>(y, "matmul_affine", x.rows, layout.rows);
+  const std::int64_t items = x.rows * x.blocks;
+  offset_factors_.resize(items);
+  starts_.resize(items);
+  for (std::int64_t i = 0; i < items; ++i) {
+    offset_factors_[i] = x.scales[i] * static_cast<float>(x.sums[i]);
+    starts_[i] = -layout.zero * x.sums[i];
+  }
+  const auto* data = reinterpret_cast<const std::uint8_t*>(weight->data.data());
+  const std::int64_t grain = std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(layout.tile_bytes, 1));
+  const std::int64_t token_step = std::max<std::int64_t>(16, kTokenBytes / std::max<std::int64_t>(layout.cols, 1));
+  device_.parallel_for(layout.tiles, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t t = 0; t < x.rows; t += token_step) {
+      const std::int64_t at = t * x.blocks;
+      const AffineInput tokens = {std::min(token_step, x.rows - t), x.blocks,           x.codes + at * kBlock, x.scales + at,
+                                  offset_factors_.data() + at,      starts_.data() + at};
+      const OutRows target = {out.data + t * out.strides[0], out.strides[0]};
+      for (std::int64_t tile = begin; tile < end; ++tile) kernels_.multiply_affine(tokens, layout, data, tile, target);
+    }
+  });
+}
+
+void CpuOps::quantize_q8(TensorRef x, std::int8_t* codes, float* scales, std::int32_t* sums) {
+  const auto in = matrix<const float>(x, "quantize_q8");
+  const std::int64_t cols = in.shape[1], blocks = ceil_div(cols, kBlock);
+  over_rows(in.shape[0], cols, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      kernels_.quantize(in.data + t * in.strides[0], cols, codes + t * blocks * kBlock, scales + t * blocks, sums + t * blocks);
+    }
+  });
+}
+
+void CpuOps::rms_norm(TensorRef x, TensorRef weight, float epsilon, TensorRef out) {
+  const auto in = matrix<const float>(x, "rms_norm");
+  const std::int64_t cols = in.shape[1];
+  const auto factors = weight.as<const float, 1>();
+  if (factors.shape[0] != cols || (factors.strides[0] != 1 && cols > 1)) {
+    fail("rms_norm", std::to_string(factors.shape[0]) + " weights for rows of " + std::to_string(cols));
+  }
+  const auto target = matrix<float>(out, "rms_norm", in.shape[0], cols);
+  over_rows(in.shape[0], cols, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      kernels_.rms_norm(in.data + t * in.strides[0], factors.data, cols, epsilon, target.data + t * target.strides[0]);
+    }
+  });
+}
+
+void CpuOps::prepare_angles(std::span<const std::int32_t> positions, const RopeSpec& spec) {
+  const std::int64_t pairs = spec.dims / 2;
+  const std::span<const float> frequencies(spec.frequencies, pairs);
+  if (std::ranges::equal(positions, angle_positions_) && std::ranges::equal(frequencies, angle_frequencies_) &&
+      spec.magnitude == angle_magnitude_) {
+    return;
+  }
+  angle_positions_.assign(positions.begin(), positions.end());
+  angle_frequencies_.assign(frequencies.begin(), frequencies.end());
+  angle_magnitude_ = spec.magnitude;
+  cosines_.resize(positions.size() * pairs);
+  sines_.resize(positions.size() * pairs);
+  over_rows(static_cast<std::int64_t>(positions.size()), pairs * 32, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      for (std::int64_t i = 0; i < pairs; ++i) {
+        const double angle = static_cast<double>(positions[t]) * frequencies[i];  // in float, far positions lose digits
+        cosines_[t * pairs + i] = static_cast<float>(std::cos(angle) * spec.magnitude);
+        sines_[t * pairs + i] = static_cast<float>(std::sin(angle) * spec.magnitude);
+      }
+    }
+  });
+}
+
+void CpuOps::rope(TensorRef x, std::span<const std::int32_t> positions, const RopeSpec& spec) {
+  const auto heads = x.as<float, 3>();
+  const std::int64_t pairs = spec.dims / 2;
+  if (heads.shape[0] != static_cast<std::int64_t>(positions.size())) {
+    fail("rope", std::to_string(positions.size()) + " positions for " + std::to_string(heads.shape[0]) + " rows");
+  }
+  if (spec.dims < 0 || spec.dims % 2 != 0 || spec.dims > heads.shape[2]) {
+    fail("rope", std::to_string(spec.dims) + " dims to turn in heads of " + std::to_string(heads.shape[2]));
+  }
+  if (heads.strides[2] != 1 && heads.shape[2] > 1) fail("rope", "the values of a head are not adjacent");
+  prepare_angles(positions, spec);
+  over_rows(heads.shape[0], heads.shape[1] * spec.dims, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      for (std::int64_t h = 0; h < heads.shape[1]; ++h) {
+        kernels_.rotate(&heads(t, h, 0), &cosines_[t * pairs], &sines_[t * pairs], pairs, spec.interleaved);
+      }
+    }
+  });
+}
+
+void CpuOps::gated(Gate kind, TensorRef g, TensorRef up, TensorRef out) {
+  const auto gate = matrix<const float>(g, "gated");
+  const std::int64_t rows = gate.shape[0], cols = gate.shape[1];
+  const auto factor = matrix<const float>(up, "gated", rows, cols);
+  const auto target = matrix<float>(out, "gated", rows, cols);
+  over_rows(rows, cols * 4, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      kernels_.gated(kind, gate.data + t * gate.strides[0], factor.data + t * factor.strides[0], cols,
+                     target.data + t * target.strides[0]);
+    }
+  });
+}
+
+void CpuOps::add(TensorRef x, TensorRef y) {
+  const auto target = matrix<float>(x, "add");
+  const auto addend = matrix<const float>(y, "add", target.shape[0], target.shape[1]);
+  over_rows(target.shape[0], target.shape[1], [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      kernels_.add(target.data + t * target.strides[0], addend.data + t * addend.strides[0], target.shape[1]);
+    }
+  });
+}
+
+}  // namespace patchbay::cpu
