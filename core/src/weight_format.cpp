@@ -43,7 +43,7 @@ class DecodeThenMultiply final : public LinearKernel {
 
  private:
   const WeightFormat& format_;
-  const PackedWeight& w_;
+  PackedWeight w_;  // a copy: it shares the bytes
   Ops& ops_;
 };
 

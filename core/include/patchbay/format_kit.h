@@ -17,6 +17,7 @@ inline constexpr KernelInfo kLinearKernels[] = {
     {"integer", "cpu", "both",
      "multiplies 8-bit inputs and codes as integers inside blocks of 32 columns: a quarter of the bytes, no decoding "
      "(needs activations: q8 and groups that are a multiple of 32 columns)"},
+    {"auto", "cpu", "both", "integer where the run's activations are q8 and the groups allow it, else decode; the record says which"},
 };
 
 /// The parameter `kernel` of a format that has an integer kernel. One choice serves both phases: were prefill and decode
@@ -25,11 +26,11 @@ struct LinearKernelChoice {
   KernelChoice choice;
 
   void visit(Fields& f) {
-    f.kernel("kernel", choice, kLinearKernels, {"how the packed weight is multiplied; default: integer where it can"});
+    f.kernel("kernel", choice, kLinearKernels, {"how the packed weight is multiplied"});
   }
   void check(const char* format) const {
     if (choice.prefill != choice.decode)
-      throw Error(std::string(format) + ": kernel", "prefill and decode must use the same kernel", "decode, integer");
+      throw Error(std::string(format) + ": kernel", "prefill and decode must use the same kernel", "one name");
   }
   /// Whether the integer kernel is to run. `fits`: blocks of 32 columns have one scale. @throws Error when it is asked for but cannot.
   bool integer(ActivationMode mode, bool fits, const std::string& label) const {

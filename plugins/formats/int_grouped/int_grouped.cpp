@@ -1,0 +1,196 @@
+// Integer codes of 2, 3, 4 or 8 bits; each group of consecutive weights in a row shares a scale and, when asymmetric, a zero
+// point. Formulas (I1)...(I5): README.md.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "bit_stream.h"
+#include "patchbay/format_kit.h"
+#include "patchbay/half.h"
+#include "patchbay/plugin.h"
+
+namespace patchbay {
+namespace {
+
+constexpr const char* kName = "int_grouped";
+constexpr std::int64_t kIntegerBlock = 32;  // columns for which the integer kernel takes one scale
+
+/// What one group's codes mean.
+struct Group {
+  float scale = 0;  // an fp16 value
+  int zero = 0;     // the code that stands for 0
+  float inverse() const { return scale > 0.0f ? 1.0f / scale : 0.0f; }
+};
+
+/// (I1)
+float value_of(int code, const Group& group) { return group.scale * static_cast<float>(code - group.zero); }
+
+/// (I4) Rounded up, so that the ends of the range stay within half a step of a code.
+float stored_scale(float exact) {
+  const float nearest = rounded_to_half(exact, kName);
+  if (nearest >= exact) return nearest;
+  const Half next{static_cast<std::uint16_t>(to_half(nearest).bits + 1)};
+  return rounded_to_half(to_float(next), kName);
+}
+
+struct GroupGrid final : Grid {
+  int max_code = 0;
+  std::vector<Group> groups;  // one per row
+
+  void round(std::int64_t, View<const float, 1> values, View<std::int32_t, 1> codes, View<float, 1> decoded) const override {
+    for (std::int64_t r = 0; r < values.shape[0]; ++r) {
+      const Group& group = groups[r];
+      const float exact = values[r] * group.inverse() + static_cast<float>(group.zero);
+      const float clamped = exact > 0.0f ? std::min(exact, static_cast<float>(max_code)) : 0.0f;  // NaN gives 0
+      codes[r] = static_cast<std::int32_t>(clamped + 0.5f);                                       // (I5)
+      decoded[r] = value_of(codes[r], group);
+    }
+  }
+};
+
+class IntGrouped final : public WeightFormat {
+ public:
+  struct Params {
+    int bits = 4;
+    bool symmetric = false;
+    int group_size = 64;
+    LinearKernelChoice kernel;
+
+    void visit(Fields& f) {
+      f.choice("bits", bits, {2, 3, 4, 8}, {"width of one code", "bit"});
+      f.boolean("symmetric", symmetric, {"the range is centred on 0, and no zero points are stored"});
+      f.integer("group_size", group_size, -1, 1 << 20, {"weights of a row that share one scale; -1: the whole row"});
+      kernel.visit(f);
+    }
+    void check() const {
+      if (group_size == 0) throw Error("int_grouped: group_size", "a group of 0 weights", "-1 (the whole row), or at least 1");
+      kernel.check(kName);
+    }
+  };
+  explicit IntGrouped(const Params& params) : params_(params), stream_{params.bits} {}
+
+  std::string label() const override {
+    const std::string group = params_.group_size < 0 ? "row" : "g" + std::to_string(params_.group_size);
+    return std::string(kName) + "/b" + std::to_string(params_.bits) + "/" + group + (params_.symmetric ? "/sym" : "");
+  }
+  std::int64_t tile_columns(std::int64_t cols) const override { return params_.group_size < 0 ? cols : params_.group_size; }
+
+  /// codes: each group begins at a byte. zeros: stored by group, not by row, so that tiles never share a byte and may be
+  /// packed on several threads.
+  std::vector<PartSpec> layout(std::int64_t rows, std::int64_t cols) const override {
+    require_shape(rows, cols, kName);
+    const std::int64_t group = tile_columns(cols);
+    if (cols % group != 0) refuse(cols);
+    std::vector<PartSpec> parts = {{"codes", DType::u8, {rows, cols / group, stream_.bytes(group)}},
+                                   {"scales", DType::f16, {rows, cols / group}}};
+    if (!params_.symmetric) parts.push_back({"zeros", DType::u8, {cols / group, stream_.bytes(rows)}});
+    return parts;
+  }
+
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, View<const float, 1>) const override {
+    require_finite(tile, kName);
+    auto grid = std::make_unique<GroupGrid>();
+    grid->max_code = max_code();
+    for (std::int64_t r = 0; r < tile.shape[0]; ++r) {
+      float low = 0.0f, high = 0.0f;  // the range always holds 0: else a group of one sign would need a zero point past the codes
+      for (std::int64_t c = 0; c < tile.shape[1]; ++c) {
+        low = std::min(low, tile(r, c));
+        high = std::max(high, tile(r, c));
+      }
+      grid->groups.push_back(params_.symmetric ? symmetric_group(std::max(high, -low)) : asymmetric_group(low, high));
+    }
+    return grid;
+  }
+
+  void pack(const Grid& grid, std::int64_t first_column, View<const std::int32_t, 2> codes, PackedWeight& out) const override {
+    const auto& groups = dynamic_cast<const GroupGrid&>(grid).groups;
+    const std::int64_t g = first_column / tile_columns(out.cols);
+    std::vector<std::uint8_t> buffer(std::max(out.rows, codes.shape[1]));
+    for (std::int64_t r = 0; r < out.rows; ++r) {
+      for (std::int64_t c = 0; c < codes.shape[1]; ++c) buffer[c] = static_cast<std::uint8_t>(codes(r, c));
+      stream_.pack(buffer.data(), codes.shape[1], &codes_of(out)(r, g, 0));
+      scales_of(out)(r, g) = to_half(groups[r].scale);
+    }
+    if (params_.symmetric) return;
+    for (std::int64_t r = 0; r < out.rows; ++r) buffer[r] = static_cast<std::uint8_t>(groups[r].zero);
+    stream_.pack(buffer.data(), out.rows, &zeros_of(out)(g, 0));
+  }
+
+  void decode(const PackedWeight& w, std::int64_t first_row, View<float, 2> out) const override {
+    const std::int64_t size = tile_columns(w.cols);
+    std::vector<std::uint8_t> codes(size);
+    for (std::int64_t r = 0; r < out.shape[0]; ++r) {
+      for (std::int64_t g = 0; g < w.cols / size; ++g) {
+        stream_.unpack(&codes_of(w)(first_row + r, g, 0), size, codes.data());
+        const Group group = load(w, first_row + r, g);
+        for (std::int64_t i = 0; i < size; ++i) out(r, g * size + i) = value_of(codes[i], group);
+      }
+    }
+  }
+
+  std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode mode) const override {
+    const bool fits = tile_columns(w.cols) % kIntegerBlock == 0;
+    if (!params_.kernel.integer(mode, fits, label())) return decode_then_multiply(*this, w, ops);
+    return integer_kernel(label(), GroupSource(*this, w), ops);
+  }
+
+ private:
+  /// (I1) as the integer kernel wants it: scale * code + offset, offset = -scale * zero, for each block of 32 columns.
+  struct GroupSource final : AffineSource {
+    const IntGrouped& format;
+    const PackedWeight& w;
+    GroupSource(const IntGrouped& f, const PackedWeight& weight) : format(f), w(weight) {
+      rows = w.rows;
+      cols = w.cols;
+      bits = format.params_.bits <= 4 ? 4 : 8;
+    }
+    void read(std::int64_t row, std::uint8_t* codes, float* scales, float* offsets) const override {
+      const std::int64_t size = format.tile_columns(cols), blocks = size / kIntegerBlock;
+      for (std::int64_t g = 0; g < cols / size; ++g) {
+        format.stream_.unpack(&codes_of(w)(row, g, 0), size, codes + g * size);
+        const Group group = format.load(w, row, g);
+        std::fill_n(scales + g * blocks, blocks, group.scale);
+        std::fill_n(offsets + g * blocks, blocks, value_of(0, group));
+      }
+    }
+  };
+
+  int max_code() const { return (1 << params_.bits) - 1; }
+  int middle_code() const { return 1 << (params_.bits - 1); }
+
+  /// (I2)
+  Group symmetric_group(float largest) const {
+    return {stored_scale(largest / (static_cast<float>(max_code()) / 2)), middle_code()};
+  }
+  /// (I3)
+  Group asymmetric_group(float low, float high) const {
+    Group group{stored_scale((high - low) / static_cast<float>(max_code()))};
+    group.zero = std::clamp(static_cast<int>(-low * group.inverse() + 0.5f), 0, max_code());
+    return group;
+  }
+
+  Group load(const PackedWeight& w, std::int64_t row, std::int64_t g) const {
+    return {to_float(scales_of(w)(row, g)), params_.symmetric ? middle_code() : stream_.at(&zeros_of(w)(g, 0), row)};
+  }
+  static View<std::uint8_t, 3> codes_of(const PackedWeight& w) { return w.parts[0].as<std::uint8_t, 3>(); }
+  static View<Half, 2> scales_of(const PackedWeight& w) { return w.parts[1].as<Half, 2>(); }
+  static View<std::uint8_t, 2> zeros_of(const PackedWeight& w) { return w.parts[2].as<std::uint8_t, 2>(); }
+
+  [[noreturn]] void refuse(std::int64_t cols) const {
+    std::string allowed;
+    for (std::int64_t group = kIntegerBlock; group <= cols; group += kIntegerBlock)
+      if (cols % group == 0) allowed += std::to_string(group) + ", ";
+    throw Error("int_grouped: group_size", "groups of " + std::to_string(params_.group_size) + " do not divide a row of " + std::to_string(cols),
+                allowed + "-1 (the whole row), or any other divisor of " + std::to_string(cols));
+  }
+
+  Params params_;
+  BitStream stream_;
+};
+
+}  // namespace
+
+PATCHBAY_PLUGIN(WeightFormat, IntGrouped, "int_grouped", "integer codes of 2 to 8 bits; a group of weights shares scale and zero point",
+                "Jacob et al. 2018 (arXiv:1712.05877); groups as in GPTQ, Frantar et al. 2023 (arXiv:2210.17323)")
+
+}  // namespace patchbay
