@@ -1,0 +1,119 @@
+// What every quantizer promises, over every plugin found and every format.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "patchbay/quantizer.h"
+#include "weight_support.h"
+
+using namespace patchbay;
+using namespace patchbay::test;
+
+namespace {
+
+constexpr std::int64_t kRows = 24, kCols = 128, kTokens = 256;
+
+Backend& backend() {
+  static const auto cpu = make<Backend>({"cpu", nullptr});
+  return *cpu;
+}
+
+/// Inputs of a layer: neighbouring columns are correlated, and some are much larger than others, as in a language model.
+Matrix layer_inputs() {
+  Matrix x = normal_matrix(kTokens, kCols, 1.0f, 31);
+  for (std::int64_t t = 0; t < kTokens; ++t)
+    for (std::int64_t c = 0; c < kCols; ++c) {
+      if (c > 0) x.at(t, c) = 0.6f * x.at(t, c - 1) + 0.8f * x.at(t, c);
+    }
+  for (std::int64_t t = 0; t < kTokens; ++t) for (std::int64_t c = 0; c < kCols; c += 17) x.at(t, c) *= 6.0f;
+  return x;
+}
+
+struct Calibration {
+  Matrix hessian{kCols, kCols};
+  std::vector<float> moments = std::vector<float>(kCols);
+  Statistics statistics;
+
+  explicit Calibration(Needs needs) {
+    const Matrix x = layer_inputs();
+    for (std::int64_t t = 0; t < kTokens; ++t)
+      for (std::int64_t i = 0; i < kCols; ++i) {
+        moments[i] += x.at(t, i) * x.at(t, i) / kTokens;
+        for (std::int64_t j = 0; j < kCols; ++j) hessian.at(i, j) += 2 * x.at(t, i) * x.at(t, j) / kTokens;
+      }
+    statistics.tokens = kTokens;
+    if (needs != Needs::nothing) statistics.second_moment = {moments.data(), {kCols}};
+    if (needs == Needs::hessian) statistics.hessian = hessian.view();
+  }
+  /// What a quantizer with these needs sets out to make small: the error of the weights, weighted by the inputs' size, or of the outputs.
+  double loss(Needs needs, const Matrix& w, const Matrix& decoded) const {
+    double sum = 0;
+    for (std::int64_t r = 0; r < kRows; ++r)
+      for (std::int64_t i = 0; i < kCols; ++i) {
+        const double error = w.at(r, i) - decoded.at(r, i);
+        if (needs == Needs::nothing) sum += error * error;
+        if (needs == Needs::moments) sum += error * error * moments[i];
+        if (needs != Needs::hessian) continue;
+        for (std::int64_t j = 0; j < kCols; ++j) sum += error * hessian.at(i, j) * (w.at(r, j) - decoded.at(r, j));
+      }
+    return sum;
+  }
+};
+
+Matrix quantized(const Quantizer& quantizer, const WeightFormat& format, const Matrix& w, const Statistics& statistics) {
+  PackedWeight packed = format.allocate("w", w.rows, w.cols, backend().device());
+  quantizer.quantize(w.view(), statistics, format, backend().device(), packed);
+  Matrix decoded(w.rows, w.cols);
+  format.decode(packed, 0, decoded.view());
+  return decoded;
+}
+
+template <class Body>
+void for_each_quantizer(Body body) {
+  for (const auto& name : Registry::instance().names("quantizers"))
+    for (const auto& spec : variants("quantizers", name)) {
+      INFO(name);
+      body(*make<Quantizer>(spec));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("quantizers: the one that keeps weights as stored never chooses codes") {
+  const auto none = make<Quantizer>({"none", nullptr});
+  REQUIRE(none->keeps_stored());
+  PackedWeight out;
+  out.name = "blk.0.attn_q.weight";
+  REQUIRE_THROWS_WITH(none->quantize({}, {}, *make<WeightFormat>({"fp32", nullptr}), backend().device(), out),
+                      Catch::Contains("blk.0.attn_q.weight"));
+}
+
+TEST_CASE("quantizers: never worse than rounding to nearest on their own objective, in any format") {
+  const auto rtn = make<Quantizer>({"rtn", nullptr});
+  const Matrix w = normal_matrix(kRows, kCols, 0.05f, 32);
+  for_each_quantizer([&](const Quantizer& quantizer) {
+    if (quantizer.keeps_stored()) return;
+    const Calibration calibration(quantizer.needs());
+    for (const auto& format : all_formats()) {
+      INFO(format->label());
+      const double loss = calibration.loss(quantizer.needs(), w, quantized(quantizer, *format, w, calibration.statistics));
+      const double nearest = calibration.loss(quantizer.needs(), w, quantized(*rtn, *format, w, {}));
+      REQUIRE(loss <= nearest * 1.0001 + 1e-12);
+    }
+  });
+}
+
+TEST_CASE("quantizers: finite weights give finite weights, and a NaN is refused") {
+  for_each_quantizer([&](const Quantizer& quantizer) {
+    if (quantizer.keeps_stored()) return;
+    const Calibration calibration(quantizer.needs());
+    for (const auto& format : all_formats()) {
+      for (const auto& [kind, w] : weights_of_many_kinds(kRows, kCols)) {
+        INFO(format->label() << ", " << kind);
+        for (float value : quantized(quantizer, *format, w, calibration.statistics).values) REQUIRE(std::isfinite(value));
+      }
+      Matrix bad = normal_matrix(kRows, kCols, 0.05f, 33);
+      bad.at(5, 70) = std::numeric_limits<float>::quiet_NaN();
+      REQUIRE_THROWS_AS(quantized(quantizer, *format, bad, calibration.statistics), Error);
+    }
+  });
+}
