@@ -1,6 +1,7 @@
 // Shared by the conformance suites of the KV cache and of attention: a device with as many threads as one likes and dirty memory,
 // plugins by name, and random numbers.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
