@@ -12,6 +12,9 @@ namespace patchbay {
 PATCHBAY_API Settings parse_yaml(std::string_view text, const std::string& file_name);
 PATCHBAY_API Settings parse_yaml_file(const std::string& path);
 
+/// A value as given on the command line for the setting `path`: a flow list, flow map or quoted text is YAML, else plain text.
+PATCHBAY_API Settings parse_value(std::string_view text, const std::string& path);
+
 /// Sets one "a.b.c=value" (value: a YAML scalar, flow list or flow map) in a map. Intermediate scalars become {type: scalar}
 /// (so `kv_store=paged kv_store.format=int8` works, as does `kv_store: paged` in a file with `kv_store.format=int8` given).
 PATCHBAY_API void apply_assignment(Settings& map, std::string_view assignment);

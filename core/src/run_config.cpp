@@ -1,0 +1,175 @@
+// The keys under `base:`: read, checked against every plugin they name, and written back with all defaults.
+#include "run_config.h"
+
+#include <algorithm>
+
+#include "patchbay/plugin.h"
+#include "patchbay/quantizer.h"
+#include "registry.h"
+#include "settings_reader.h"
+
+namespace patchbay {
+namespace {
+
+constexpr int kMaxThreads = 4096;
+constexpr std::int64_t kMaxBatchedTokens = 1 << 20;
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+/// A device is what a backend of the same name runs on.
+void read_device(SettingsReader& reader, const Settings& base, RunConfig& config) {
+  const std::vector<std::string> available = Registry::instance().names("backends");
+  const Settings* device = reader.take("device");
+  if (device != nullptr) {
+    config.device = read_text(*device);
+    config.backend = {config.device, nullptr};
+    if (std::find(available.begin(), available.end(), config.device) == available.end()) {
+      throw Error(where_of(&base, "base", "device"), "no backend of this build runs on " + printable(config.device), joined(available));
+    }
+  }
+  reader.plugin("backend", config.backend, "backends", {});
+  if (device == nullptr) config.device = config.backend.type;
+  if (config.backend.type == config.device) return;
+  throw Error(where_of(&base, "base", "backend"), config.backend.type + " does not run on device " + config.device, config.device,
+              "give one of device and backend");
+}
+
+/// True for a quantizer that leaves weights as the file stores them.
+bool keeps_stored(const PluginSpec& quantizer) { return make<Quantizer>(quantizer)->keeps_stored(); }
+
+/// A quantizer needs a format to write, and one that keeps what is stored must not be given any.
+void check_pair(const WeightRule& rule, const std::string& where) {
+  const std::string& name = rule.quantizer.type;
+  if (keeps_stored(rule.quantizer)) {
+    if (rule.format.type.empty()) return;
+    throw Error(join_where(where, "format"), "quantizer " + name + " leaves weights as stored, so format " + rule.format.type + " has no effect",
+                "", "name a quantizer beside it (weights.quantizer=rtn), or leave the format out (weights=" + name + " replaces both)");
+  }
+  if (!rule.format.type.empty()) return;
+  throw Error(join_where(where, "format"), "quantizer " + name + " needs a format to write", joined(Registry::instance().names("formats")),
+              "add weights.format");
+}
+
+/// What the entry states of quantizer and format; the rest stays as it is in `rule`.
+void read_quantizer_and_format(SettingsReader& reader, WeightRule& rule) {
+  const std::string before = rule.quantizer.type;
+  reader.plugin("quantizer", rule.quantizer, "quantizers", {});
+  const Settings* format = reader.take("format");
+  if (format != nullptr) rule.format = plugin_spec(*format, "format");
+  // A rule that goes back to the stored weights does not inherit the format it has no use for.
+  else if (rule.quantizer.type != before && keeps_stored(rule.quantizer)) rule.format = {};
+}
+
+WeightRule read_rule(const Settings& entry, const WeightRule& inherited) {
+  WeightRule rule = inherited;
+  SettingsReader reader(&entry, "rule");
+  reader.text("match", rule.match, {});
+  read_quantizer_and_format(reader, rule);
+  reader.finish();
+  if (rule.match.empty()) throw Error(where_of(&entry, "rule", "match"), "missing value", "a pattern of tensor names: \"*.ffn_down\"");
+  check_pair(rule, entry.where);
+  return rule;
+}
+
+/// weights: a quantizer's name, or {quantizer, format, rules, targets}. (`type` is what an assignment such as weights.targets=all
+/// makes of a bare name.)
+void read_weights(const Settings& given, RunConfig& config) {
+  if (given.kind != Settings::Kind::map) {
+    config.weights.quantizer = plugin_spec(given, "weights");
+    check_pair(config.weights, given.where);
+    return;
+  }
+  SettingsReader reader(&given, "weights");
+  if (const Settings* type = reader.take("type")) config.weights.quantizer = plugin_spec(*type, "weights");
+  read_quantizer_and_format(reader, config.weights);
+  std::string targets = "blocks";
+  reader.choice("targets", targets, {"blocks", "all"}, {});
+  config.quantize_all = targets == "all";
+  const Settings* rules = reader.take("rules");
+  reader.finish();
+  check_pair(config.weights, given.where);
+  if (rules == nullptr) return;
+  if (rules->kind != Settings::Kind::list) throw Error(rules->where, "no list of rules", "[{match, quantizer, format}, ...]");
+  for (const Settings& entry : rules->items) config.rules.push_back(read_rule(entry, config.weights));
+}
+
+void read_processors(const Settings& given, RunConfig& config) {
+  if (given.kind != Settings::Kind::list) throw Error(given.where, "no list of processors", "[temperature, {type: top_k, k: 40}]");
+  for (const Settings& item : given.items) config.processors.push_back(plugin_spec(item, "processors"));
+}
+
+/// The rule as settings, every parameter in effect.
+Settings rule_settings(const WeightRule& rule) {
+  Settings map;
+  map.kind = Settings::Kind::map;
+  if (!rule.match.empty()) map.entries.emplace_back("match", text_settings(rule.match));
+  map.entries.emplace_back("quantizer", Registry::instance().effective("quantizers", rule.quantizer));
+  if (!rule.format.type.empty()) map.entries.emplace_back("format", Registry::instance().effective("formats", rule.format));
+  return map;
+}
+
+Settings weights_settings(const RunConfig& config) {
+  Settings map = rule_settings(config.weights);
+  if (!config.rules.empty()) {
+    Settings rules;
+    rules.kind = Settings::Kind::list;
+    for (const WeightRule& rule : config.rules) rules.items.push_back(rule_settings(rule));
+    map.entries.emplace_back("rules", rules);
+  }
+  map.entries.emplace_back("targets", text_settings(config.quantize_all ? "all" : "blocks"));
+  return map;
+}
+
+}  // namespace
+
+RunConfig read_run_config(const Settings& base) {
+  RunConfig config;
+  const bool absent = base.kind == Settings::Kind::null && base.where.empty();
+  SettingsReader reader(absent ? nullptr : &base, "base");
+  read_device(reader, base, config);
+  if (const Settings* weights = reader.take("weights")) read_weights(*weights, config);
+  reader.plugin("attention", config.attention, "attention", {});
+  reader.plugin("kv_store", config.kv_store, "kv_stores", {});
+  reader.plugin("kv_retention", config.kv_retention, "kv_retention", {});
+  reader.plugin("kv_prefix", config.kv_prefix, "kv_prefix", {});
+  reader.plugin("decoder", config.decoder, "decoders", {});
+  if (const Settings* processors = reader.take("processors")) read_processors(*processors, config);
+  std::string activations = "q8";
+  reader.choice("activations", activations, {"q8", "fp32"}, {});
+  config.activations = activations == "q8" ? ActivationMode::q8 : ActivationMode::fp32;
+  reader.integer("max_batched_tokens", config.max_batched_tokens, 1, kMaxBatchedTokens, {});
+  reader.boolean("deterministic", config.deterministic, {});
+  reader.integer("threads", config.threads, 0, kMaxThreads, {});
+  reader.finish();
+  effective_settings(config);  // reads every plugin's own parameters
+  return config;
+}
+
+Settings effective_settings(const RunConfig& config) {
+  Registry& registry = Registry::instance();
+  Settings map, processors;
+  map.kind = Settings::Kind::map;
+  processors.kind = Settings::Kind::list;
+  for (const PluginSpec& spec : config.processors) processors.items.push_back(registry.effective("processors", spec));
+  map.entries = {
+      {"device", text_settings(config.device)},
+      {"backend", registry.effective("backends", config.backend)},
+      {"weights", weights_settings(config)},
+      {"attention", registry.effective("attention", config.attention)},
+      {"kv_store", registry.effective("kv_stores", config.kv_store)},
+      {"kv_retention", registry.effective("kv_retention", config.kv_retention)},
+      {"kv_prefix", registry.effective("kv_prefix", config.kv_prefix)},
+      {"decoder", registry.effective("decoders", config.decoder)},
+      {"processors", std::move(processors)},
+      {"activations", text_settings(config.activations == ActivationMode::q8 ? "q8" : "fp32")},
+      {"max_batched_tokens", plain_settings(std::to_string(config.max_batched_tokens))},
+      {"deterministic", plain_settings(config.deterministic ? "true" : "false")},
+  };
+  return map;
+}
+
+}  // namespace patchbay
