@@ -1,8 +1,8 @@
 // patchbay describe: one plugin, its parameters and its kernels.
 //
-// --json: {"kind", "name", "summary", "paper", "parameters": [{"name", "type", "default", "range", "unit", "doc", "choices", "kind"}],
-// "kernels": [{"kernel", "backend", "phases", "available", "what"}]}; type is integer, real, boolean, text, choice, kernel or plugin;
-// default is null where a value must be given, and for a kernel, where the best that the machine has is taken.
+// --json: {"kind", "name", "summary", "paper", "parameters": [{"name", "type", "default", "range", "unit", "doc", "choices",
+// "kind"}], "kernels": [{"kernel", "backend", "phases", "available", "what"}]}; type is integer, real, boolean, text, choice,
+// kernel or plugin; default is null where a value must be given, and for a kernel, where the best that the machine has is taken.
 // --markdown: the table that scripts/update_readmes.py writes into the plugin's README.
 #include <fmt/core.h>
 
@@ -14,17 +14,27 @@ namespace {
 
 nlohmann::json default_json(const ParamInfo& param) {
   if (param.default_value.empty() && param.type != "text") return nullptr;
-  if (param.type == "integer" || param.type == "real" || param.type == "boolean") return nlohmann::json::parse(param.default_value);
+  if (param.type == "integer" || param.type == "real" || param.type == "boolean")
+    return nlohmann::json::parse(param.default_value);
   return param.default_value;
 }
 
 nlohmann::json as_json(const PluginTable& table, const std::vector<ParamInfo>& params) {
-  nlohmann::json result = {{"kind", table.kind}, {"name", table.name}, {"summary", table.summary}, {"paper", table.paper},
-                           {"parameters", nlohmann::json::array()}, {"kernels", nlohmann::json::array()}};
+  nlohmann::json result = {{"kind", table.kind},
+                           {"name", table.name},
+                           {"summary", table.summary},
+                           {"paper", table.paper},
+                           {"parameters", nlohmann::json::array()},
+                           {"kernels", nlohmann::json::array()}};
   for (const ParamInfo& param : params) {
-    result["parameters"].push_back({{"name", param.name}, {"type", param.type}, {"default", default_json(param)},
-                                    {"range", param.range}, {"unit", param.unit}, {"doc", param.doc},
-                                    {"choices", param.choices}, {"kind", param.plugin_kind}});
+    result["parameters"].push_back({{"name", param.name},
+                                    {"type", param.type},
+                                    {"default", default_json(param)},
+                                    {"range", param.range},
+                                    {"unit", param.unit},
+                                    {"doc", param.doc},
+                                    {"choices", param.choices},
+                                    {"kind", param.plugin_kind}});
     for (const KernelInfo& kernel : param.kernels) result["kernels"].push_back(kernel_json(kernel));
   }
   return result;
@@ -54,7 +64,8 @@ void print_markdown(const std::vector<ParamInfo>& params) {
   }
   fmt::print("| parameter | default | allowed | unit | meaning |\n| --- | --- | --- | --- | --- |\n");
   for (const ParamInfo& param : params) {
-    fmt::print("| `{}` | {} | {} | {} | {} |\n", param.name, cell(default_text(param)), cell(param.range), param.unit, cell(param.doc));
+    fmt::print("| `{}` | {} | {} | {} | {} |\n", param.name, cell(default_text(param)), cell(param.range), param.unit,
+               cell(param.doc));
   }
   for (const ParamInfo& param : params) {
     if (param.kernels.empty()) continue;
@@ -89,9 +100,12 @@ int describe(const DescribeOptions& options) {
   Registry& registry = Registry::instance();
   const PluginTable& table = registry.resolve(options.name);
   const std::vector<ParamInfo> params = registry.describe(table);
-  if (options.json) fmt::print("{}\n", as_json(table, params).dump());
-  else if (options.markdown) print_markdown(params);
-  else print_text(table, params);
+  if (options.json)
+    fmt::print("{}\n", json_text(as_json(table, params)));
+  else if (options.markdown)
+    print_markdown(params);
+  else
+    print_text(table, params);
   return 0;
 }
 

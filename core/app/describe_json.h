@@ -10,8 +10,14 @@ namespace patchbay::app {
 
 inline bool is_available(const KernelInfo& kernel) { return kernel.available == nullptr || kernel.available(); }
 
+/// One line of JSON, whatever bytes a path or a loader's message holds.
+inline std::string json_text(const nlohmann::json& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
 inline nlohmann::json kernel_json(const KernelInfo& kernel) {
-  return {{"kernel", kernel.name}, {"backend", kernel.backend}, {"phases", kernel.phases}, {"available", is_available(kernel)},
+  return {{"kernel", kernel.name},
+          {"backend", kernel.backend},
+          {"phases", kernel.phases},
+          {"available", is_available(kernel)},
           {"what", kernel.what}};
 }
 

@@ -40,7 +40,7 @@ int list_kernels(bool as_json) {
       }
     }
   });
-  if (as_json) fmt::print("{}\n", result.dump());
+  if (as_json) fmt::print("{}\n", json_text(result));
   return 0;
 }
 
@@ -48,7 +48,8 @@ int list_kernels(bool as_json) {
 std::vector<std::string> kinds_of(const std::string& what) {
   std::vector<std::string> kinds = Registry::instance().kinds();
   if (what.empty()) return kinds;
-  for (const std::string& kind : kinds) if (names_kind(what, kind)) return {kind};
+  for (const std::string& kind : kinds)
+    if (names_kind(what, kind)) return {kind};
   kinds.push_back("kernels");
   std::string all;
   for (const std::string& kind : kinds) all += (all.empty() ? "" : ", ") + kind;
@@ -79,7 +80,7 @@ int list(const ListOptions& options) {
     result["refused"].push_back({{"path", one.path}, {"kind", one.kind}, {"name", one.name}, {"reason", one.reason}});
     if (!options.json) fmt::print("{}refused: {}\n  {}\n", &one == &refused.front() ? "\n" : "", one.path, one.reason);
   }
-  if (options.json) fmt::print("{}\n", result.dump());
+  if (options.json) fmt::print("{}\n", json_text(result));
   return 0;
 }
 

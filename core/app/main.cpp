@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 
 #include "commands.h"
 #include "patchbay/build_id.h"
 #include "patchbay/error.h"
+#include "short_forms.h"
 
 namespace patchbay::app {
 namespace {
@@ -47,45 +49,72 @@ void tokens(CLI::App& command, std::vector<int>& list) {
 }
 
 void add_list(CLI::App& app, Outcome& outcome) {
-  add<ListOptions>(app, outcome, "list", "The plugins, by kind; `list kernels`: every kernel",
-                   [](CLI::App& command, ListOptions& options) {
-                     command.add_option("what", options.what, "A kind of plugin, or kernels");
-                     json_flag(command, options.json);
-                   }, list);
+  add<ListOptions>(
+      app, outcome, "list", "The plugins, by kind; `list kernels`: every kernel",
+      [](CLI::App& command, ListOptions& options) {
+        command.add_option("what", options.what, "A kind of plugin, or kernels");
+        json_flag(command, options.json);
+      },
+      list);
 }
 
 void add_describe(CLI::App& app, Outcome& outcome) {
-  add<DescribeOptions>(app, outcome, "describe", "One plugin: its parameters and kernels",
-                       [](CLI::App& command, DescribeOptions& options) {
-                         command.add_option("name", options.name, "kind/name, or a name that is unique")->required();
-                         json_flag(command, options.json);
-                         command.add_flag("--markdown", options.markdown, "The parameter table of the plugin's README");
-                       }, describe);
+  add<DescribeOptions>(
+      app, outcome, "describe", "One plugin: its parameters and kernels",
+      [](CLI::App& command, DescribeOptions& options) {
+        command.add_option("name", options.name, "kind/name, or a name that is unique")->required();
+        json_flag(command, options.json);
+        command.add_flag("--markdown", options.markdown, "The parameter table of the plugin's README");
+      },
+      describe);
 }
 
 void add_logits(CLI::App& app, Outcome& outcome) {
-  add<LogitsOptions>(app, outcome, "logits", "The likeliest next tokens after a prompt",
-                     [](CLI::App& command, LogitsOptions& options) {
-                       model(command, options.model);
-                       command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
-                       tokens(command, options.tokens);
-                       command.add_option("--top", options.top, "How many tokens to show")->check(CLI::Range(1, 1 << 30));
-                       assignments(command, options.model.assignments);
-                     }, logits);
+  add<LogitsOptions>(
+      app, outcome, "logits", "The likeliest next tokens after a prompt",
+      [](CLI::App& command, LogitsOptions& options) {
+        model(command, options.model);
+        command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
+        tokens(command, options.tokens);
+        command.add_option("--top", options.top, "How many tokens to show")->check(CLI::Range(1, 1 << 30));
+        assignments(command, options.model.assignments);
+      },
+      logits);
+}
+
+struct GenerateCommand {
+  GenerateOptions options;
+  std::map<std::string, std::string> short_forms;  ///< --temperature and the like, as given
+};
+
+int generate_with_short_forms(const GenerateCommand& command) {
+  GenerateOptions options = command.options;
+  options.model.assignments = with_short_forms(command.short_forms, options.model.assignments);
+  return generate(options);
 }
 
 void add_generate(CLI::App& app, Outcome& outcome) {
-  add<GenerateOptions>(app, outcome, "generate", "Continues a prompt",
-                       [](CLI::App& command, GenerateOptions& options) {
-                         model(command, options.model);
-                         command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
-                         command.add_option("--prompt-file", options.prompt_file, "A file that holds the prompt");
-                         tokens(command, options.tokens);
-                         command.add_option("--max-tokens", options.max_tokens, "Longest output, in tokens");
-                         command.add_option("--seed", options.seed, "Seed of the random draws");
-                         command.add_flag("--ignore-end", options.ignore_end, "Go on past end-of-generation tokens");
-                         assignments(command, options.model.assignments);
-                       }, generate);
+  add<GenerateCommand>(
+      app, outcome, "generate", "Continues a prompt",
+      [](CLI::App& command, GenerateCommand& given) {
+        GenerateOptions& options = given.options;
+        model(command, options.model);
+        command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
+        command.add_option("--prompt-file", options.prompt_file, "A file that holds the prompt");
+        tokens(command, options.tokens);
+        command.add_option("--max-tokens", options.max_tokens, "Longest output, in tokens");
+        command.add_option("--seed", options.seed, "Seed of the random draws");
+        command.add_flag("--ignore-end", options.ignore_end, "Go on past end-of-generation tokens");
+        assignments(command, options.model.assignments);
+        // Only when this command is the one chosen: reading the schemas loads the processors.
+        command.preparse_callback([&command, &given](std::size_t) {
+          for (const ShortForm& form : short_forms()) {
+            const auto keep = [&given, option = form.option](const std::string& value) { given.short_forms[option] = value; };
+            command.add_option_function<std::string>(form.option, keep, form.help);
+          }
+        });
+      },
+      generate_with_short_forms);
 }
 
 int main(int argc, char** argv) {

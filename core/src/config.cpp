@@ -1,7 +1,8 @@
 // Strict YAML on yaml-cpp's event interface, which neither loops nor explodes on aliases. The only home of yaml-cpp.
 //
 // Refused here, where yaml-cpp is silent: a quote that the end of the file leaves open, duplicate keys, keys that are no text,
-// merge keys, a second document, an empty one, tags, recursive aliases, aliases that expand without end, deep nesting, long values.
+// merge keys, a second document, an empty one, tags, recursive aliases, aliases that expand without end, deep nesting, long
+// values.
 #include "config.h"
 
 #include <yaml-cpp/eventhandler.h>
@@ -39,13 +40,15 @@ class Builder : public YAML::EventHandler {
   /// Where the parser stands, for its own errors: the line of the key being read, and its path.
   std::string place(int line) const {
     std::string where = lines_ ? file_name_ + ":" + std::to_string(line + 1) : file_name_;
-    for (const Frame& frame : open_) if (!frame.key.empty()) where = join_where(where, frame.key);
+    for (const Frame& frame : open_)
+      if (!frame.key.empty()) where = join_where(where, frame.key);
     return where;
   }
   int key_line() const { return open_.empty() ? 0 : open_.back().key_line; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents > 1) throw Error(place(mark.line), "more than one document", "one", "move the second one to a file of its own");
+    if (++documents > 1)
+      throw Error(place(mark.line), "more than one document", "one", "move the second one to a file of its own");
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -71,7 +74,8 @@ class Builder : public YAML::EventHandler {
     count_nodes(target->second.nodes, mark);
     finish(Settings(target->second.node), 0, target->second.nodes);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
     start(Settings::Kind::list, mark, tag, anchor);
   }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
@@ -85,10 +89,10 @@ class Builder : public YAML::EventHandler {
   struct Frame {
     Settings node;
     YAML::anchor_t anchor = 0;
-    std::string key;          ///< of a map: the key whose value comes next
+    std::string key;  ///< of a map: the key whose value comes next
     bool has_key = false;
     int key_line = 0;
-    int line = 0;             ///< where it begins
+    int line = 0;  ///< where it begins
     std::size_t nodes_before = 0;
   };
   struct Anchored {
@@ -137,8 +141,8 @@ class Builder : public YAML::EventHandler {
     }
     Frame& frame = open_.back();
     if (frame.node.find(key.text) != nullptr) {
-      throw Error(join_where(place(mark.line), key.text), "duplicate key; it stands first at " + frame.node.find(key.text)->where, "",
-                  "remove one");
+      throw Error(join_where(place(mark.line), key.text), "duplicate key; it stands first at " + frame.node.find(key.text)->where,
+                  "", "remove one");
     }
     frame.key = key.text;
     frame.has_key = true;
@@ -198,7 +202,8 @@ void add_paths(Settings& node, const std::string& path, std::size_t depth = 0) {
   const auto last_line = static_cast<int>(std::count(text.begin(), text.end(), '\n')) - (text.ends_with('\n') ? 1 : 0);
   const int line = std::clamp(error.mark.line, 0, std::max(last_line, 0));
   if (what.find("invalid unicode") != std::string::npos) {
-    throw Error(builder.place(line), "bad UTF-8: an escape that stands for no character", "\\u0000 to \\U0010ffff without surrogates");
+    throw Error(builder.place(line), "bad UTF-8: an escape that stands for no character",
+                "\\u0000 to \\U0010ffff without surrogates");
   }
   if (what == YAML::ErrorMsg::DOC_IN_SCALAR || what == YAML::ErrorMsg::EOF_IN_SCALAR) {
     throw Error(builder.place(builder.key_line()), "syntax error: a quote that is never closed", "", "close it");
@@ -206,7 +211,8 @@ void add_paths(Settings& node, const std::string& path, std::size_t depth = 0) {
   if (what == YAML::ErrorMsg::UNKNOWN_ANCHOR) throw Error(builder.place(line), "unknown anchor", "", "define it above its use");
   if (what == YAML::ErrorMsg::YAML_MAJOR_VERSION) throw Error(builder.place(line), "unsupported YAML version", "1.1, 1.2");
   const std::string column = error.mark.is_null() ? "" : " (column " + std::to_string(error.mark.column + 1) + ")";
-  throw Error(builder.place(line), "syntax error: " + what + column, "", "look at the indentation, brackets and colons around it");
+  throw Error(builder.place(line), "syntax error: " + what + column, "",
+              "look at the indentation, brackets and colons around it");
 }
 
 /// One document of any kind, its places still without paths.
@@ -230,10 +236,12 @@ Builder parse(std::string_view text, const std::string& name, bool lines) {
 /// Keys that other programs' configs know and this one must not pass over.
 void refuse_includes(const Settings& root) {
   if (const Settings* include = root.find("include")) {
-    throw Error(include->where, "include is not supported: a run must be whole in one file", "", "write the settings out, or give key=value");
+    throw Error(include->where, "include is not supported: a run must be whole in one file", "",
+                "write the settings out, or give key=value");
   }
   if (const Settings* plugins = root.find("plugins")) {
-    throw Error(plugins->where, "plugin paths are not taken from configs", "", "name folders in PATCHBAY_PLUGIN_PATH, techniques by type");
+    throw Error(plugins->where, "plugin paths are not taken from configs", "",
+                "name folders in PATCHBAY_PLUGIN_PATH, techniques by type");
   }
 }
 
@@ -255,7 +263,8 @@ Settings parse_yaml_file(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) throw Error(printable(path), "is a folder", "a YAML file");
   const auto bytes = std::filesystem::file_size(path, error);
   if (error) throw Error(printable(path), "cannot be read: " + error.message());
-  if (bytes > kMaxYamlBytes) throw Error(printable(path), std::to_string(bytes) + " bytes is too large for a config", "at most 1 MiB");
+  if (bytes > kMaxYamlBytes)
+    throw Error(printable(path), std::to_string(bytes) + " bytes is too large for a config", "at most 1 MiB");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(printable(path), "cannot be opened", "", "check its permissions");
   return parse_yaml(std::string(std::istreambuf_iterator<char>(in), {}), path);

@@ -33,8 +33,8 @@ std::string kernel_list(std::span<const KernelInfo> kernels, std::string_view ph
   std::vector<std::string> names;
   for (const KernelInfo& k : kernels) {
     if (!serves(k, phase)) continue;
-    names.push_back(std::string(k.name) + " (" + std::string(k.backend) + ", " + std::string(k.phases) + ": " + std::string(k.what) +
-                    (is_available(k) ? ")" : "; not on this machine)"));
+    names.push_back(std::string(k.name) + " (" + std::string(k.backend) + ", " + std::string(k.phases) + ": " +
+                    std::string(k.what) + (is_available(k) ? ")" : "; not on this machine)"));
   }
   return joined(names);
 }

@@ -54,7 +54,8 @@ std::string bad_declaration(const PluginTable& table, const Registry& registry) 
   try {
     for (const ParamInfo& param : registry.describe(table)) {
       if (!seen.insert(param.name).second) {
-        return "declares the parameter " + param.name + " twice" + (param.name == "type" ? " (type is the plugin's own name)" : "");
+        return "declares the parameter " + param.name + " twice" +
+               (param.name == "type" ? " (type is the plugin's own name)" : "");
       }
     }
   } catch (const std::exception& error) {

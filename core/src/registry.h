@@ -26,7 +26,8 @@ struct ParamInfo {
 
 class PATCHBAY_API Registry {
  public:
-  /// The one of this process: folders are $PATCHBAY_PLUGIN_PATH (colon-separated) and then lib/patchbay/plugins/<kind> beside bin.
+  /// The one of this process: folders are $PATCHBAY_PLUGIN_PATH (colon-separated, first wins), then lib/patchbay/plugins beside
+  /// the program, then beside this library.
   static Registry& instance();
 
   /// @throws Error listing the names there are (and a suggestion), or the reason of a refusal.

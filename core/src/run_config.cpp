@@ -28,7 +28,8 @@ void read_device(SettingsReader& reader, const Settings& base, RunConfig& config
     config.device = read_text(*device);
     config.backend = {config.device, nullptr};
     if (std::find(available.begin(), available.end(), config.device) == available.end()) {
-      throw Error(where_of(&base, "base", "device"), "no backend of this build runs on " + printable(config.device), joined(available));
+      throw Error(where_of(&base, "base", "device"), "no backend of this build runs on " + printable(config.device),
+                  joined(available));
     }
   }
   reader.plugin("backend", config.backend, "backends", {});
@@ -46,12 +47,14 @@ void check_pair(const WeightRule& rule, const std::string& where) {
   const std::string& name = rule.quantizer.type;
   if (keeps_stored(rule.quantizer)) {
     if (rule.format.type.empty()) return;
-    throw Error(join_where(where, "format"), "quantizer " + name + " leaves weights as stored, so format " + rule.format.type + " has no effect",
-                "", "name a quantizer beside it (weights.quantizer=rtn), or leave the format out (weights=" + name + " replaces both)");
+    throw Error(
+        join_where(where, "format"),
+        "quantizer " + name + " leaves weights as stored, so format " + rule.format.type + " has no effect", "",
+        "name a quantizer beside it (weights.quantizer=rtn), or leave the format out (weights=" + name + " replaces both)");
   }
   if (!rule.format.type.empty()) return;
-  throw Error(join_where(where, "format"), "quantizer " + name + " needs a format to write", joined(Registry::instance().names("formats")),
-              "add weights.format");
+  throw Error(join_where(where, "format"), "quantizer " + name + " needs a format to write",
+              joined(Registry::instance().names("formats")), "add weights.format");
 }
 
 /// What the entry states of quantizer and format; the rest stays as it is in `rule`.
@@ -61,7 +64,8 @@ void read_quantizer_and_format(SettingsReader& reader, WeightRule& rule) {
   const Settings* format = reader.take("format");
   if (format != nullptr) rule.format = plugin_spec(*format, "format");
   // A rule that goes back to the stored weights does not inherit the format it has no use for.
-  else if (rule.quantizer.type != before && keeps_stored(rule.quantizer)) rule.format = {};
+  else if (rule.quantizer.type != before && keeps_stored(rule.quantizer))
+    rule.format = {};
 }
 
 WeightRule read_rule(const Settings& entry, const WeightRule& inherited) {
@@ -70,7 +74,8 @@ WeightRule read_rule(const Settings& entry, const WeightRule& inherited) {
   reader.text("match", rule.match, {});
   read_quantizer_and_format(reader, rule);
   reader.finish();
-  if (rule.match.empty()) throw Error(where_of(&entry, "rule", "match"), "missing value", "a pattern of tensor names: \"*.ffn_down\"");
+  if (rule.match.empty())
+    throw Error(where_of(&entry, "rule", "match"), "missing value", "a pattern of tensor names: \"*.ffn_down\"");
   check_pair(rule, entry.where);
   return rule;
 }
@@ -98,7 +103,8 @@ void read_weights(const Settings& given, RunConfig& config) {
 }
 
 void read_processors(const Settings& given, RunConfig& config) {
-  if (given.kind != Settings::Kind::list) throw Error(given.where, "no list of processors", "[temperature, {type: top_k, k: 40}]");
+  if (given.kind != Settings::Kind::list)
+    throw Error(given.where, "no list of processors", "[temperature, {type: top_k, k: 40}]");
   for (const Settings& item : given.items) config.processors.push_back(plugin_spec(item, "processors"));
 }
 

@@ -73,10 +73,14 @@ bool is_decimal(std::string_view text) {
 /// The text of a scalar that must be there and must be one.
 const std::string& scalar_text(const Settings& value, const char* expected) {
   switch (scalar_type(value) == ScalarType::null ? Settings::Kind::null : value.kind) {
-    case Settings::Kind::null: throw Error(value.where, "missing value", expected);
-    case Settings::Kind::list: throw Error(value.where, "a list where one value is expected", expected);
-    case Settings::Kind::map: throw Error(value.where, "a map where one value is expected", expected);
-    case Settings::Kind::scalar: break;
+    case Settings::Kind::null:
+      throw Error(value.where, "missing value", expected);
+    case Settings::Kind::list:
+      throw Error(value.where, "a list where one value is expected", expected);
+    case Settings::Kind::map:
+      throw Error(value.where, "a map where one value is expected", expected);
+    case Settings::Kind::scalar:
+      break;
   }
   return value.text;
 }
@@ -161,7 +165,8 @@ std::string read_choice(const Settings& value, std::span<const std::string> allo
 }
 
 std::string range_text(std::int64_t low, std::int64_t high) {
-  const bool open_below = low == std::numeric_limits<std::int64_t>::min(), open_above = high == std::numeric_limits<std::int64_t>::max();
+  const bool open_below = low == std::numeric_limits<std::int64_t>::min(),
+             open_above = high == std::numeric_limits<std::int64_t>::max();
   if (open_below && open_above) return "any integer";
   if (open_above) return "an integer of at least " + std::to_string(low);
   if (open_below) return "an integer of at most " + std::to_string(high);
@@ -193,8 +198,10 @@ std::string printable(std::string_view text) {
   for (const char c : text.substr(0, kLongest)) {
     constexpr char kHex[] = "0123456789abcdef";
     const unsigned char byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7F) result += c;
-    else result += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    if (byte >= 0x20 && byte != 0x7F)
+      result += c;
+    else
+      result += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
   }
   // A cut may fall inside a character: drop its bytes.
   if (text.size() > kLongest) {

@@ -13,7 +13,8 @@ Settings& list_item(Settings& list, const std::string& segment, std::string_view
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(segment.data(), segment.data() + segment.size(), index);
   if (error != std::errc() || end != segment.data() + segment.size() || index >= list.items.size()) {
-    throw Error(printable(path), printable(segment) + " names no item of a list", "0 to " + std::to_string(std::ssize(list.items) - 1));
+    throw Error(printable(path), printable(segment) + " names no item of a list",
+                "0 to " + std::to_string(std::ssize(list.items) - 1));
   }
   return list.items[index];
 }
@@ -29,7 +30,8 @@ Settings& child(Settings& node, const std::string& segment, std::string_view pat
   }
   node.kind = Settings::Kind::map;
   if (node.where.empty()) node.where = where;
-  for (auto& [key, value] : node.entries) if (key == segment) return value;
+  for (auto& [key, value] : node.entries)
+    if (key == segment) return value;
   node.entries.emplace_back(segment, Settings{});
   return node.entries.back().second;
 }
@@ -48,11 +50,16 @@ nlohmann::json as_json(const Settings& settings) {
   constexpr auto kLow = std::numeric_limits<std::int64_t>::min(), kHigh = std::numeric_limits<std::int64_t>::max();
   try {
     switch (scalar_type(settings)) {
-      case ScalarType::null: return nullptr;
-      case ScalarType::boolean: return settings.text[0] == 't' || settings.text[0] == 'T';
-      case ScalarType::integer: return read_integer(settings, kLow, kHigh);
-      case ScalarType::real: return read_real(settings, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max());
-      case ScalarType::text: break;
+      case ScalarType::null:
+        return nullptr;
+      case ScalarType::boolean:
+        return settings.text[0] == 't' || settings.text[0] == 'T';
+      case ScalarType::integer:
+        return read_integer(settings, kLow, kHigh);
+      case ScalarType::real:
+        return read_real(settings, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max());
+      case ScalarType::text:
+        break;
     }
   } catch (const Error&) {
     // A number that JSON cannot hold (.nan, more than 64 bits) stays as written.
@@ -83,6 +90,8 @@ void apply_assignment(Settings& map, std::string_view assignment) {
   set_path(map, path, parse_value(assignment.substr(equals + 1), path));
 }
 
-std::string to_json(const Settings& settings) { return as_json(settings).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+std::string to_json(const Settings& settings) {
+  return as_json(settings).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 }  // namespace patchbay

@@ -24,7 +24,8 @@ std::string hex(unsigned char byte) {
 std::size_t character_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
   const auto tail = [&](std::size_t from, std::size_t to) {
-    for (std::size_t i = from; i < to; ++i) if ((byte(i) & 0xC0) != 0x80) return false;
+    for (std::size_t i = from; i < to; ++i)
+      if ((byte(i) & 0xC0) != 0x80) return false;
     return true;
   };
   const unsigned first = byte(0), second = byte(1);

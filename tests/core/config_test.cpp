@@ -36,7 +36,8 @@ struct Case {
 }  // namespace
 
 TEST_CASE("settings know their place and path") {
-  const Settings root = parse_yaml("name: x\nbase:\n  weights: {format: {type: int_grouped, bits: 4}}\n  list: [1, {k: 2}]\n", "a.yaml");
+  const Settings root =
+      parse_yaml("name: x\nbase:\n  weights: {format: {type: int_grouped, bits: 4}}\n  list: [1, {k: 2}]\n", "a.yaml");
   CHECK(root.where == "a.yaml:1");
   const Settings* bits = root.find("base")->find("weights")->find("format")->find("bits");
   REQUIRE(bits != nullptr);
@@ -126,7 +127,11 @@ TEST_CASE("anchors and aliases have limits") {
 }
 
 TEST_CASE("what is accepted") {
-  CHECK(parse_yaml("\xEF\xBB\xBF" "a: 1\n", "f").find("a")->text == "1");
+  CHECK(parse_yaml("\xEF\xBB\xBF"
+                   "a: 1\n",
+                   "f")
+            .find("a")
+            ->text == "1");
   CHECK(parse_yaml("a: 1\r\nb:\r\n  c: x\r\n", "f").find("b")->find("c")->text == "x");
   CHECK(parse_yaml(R"({"a": "x", "b": [1, 2]})", "f").find("b")->items.size() == 2);
   CHECK(parse_yaml("%YAML 1.2\n---\na: 1\n...\n", "f").find("a")->text == "1");
@@ -163,8 +168,13 @@ TEST_CASE("the hostile files are refused for the fault they hold, each within a 
   // The manifest's kind of reason, and the words by which a message here states it.
   const std::map<std::string, std::vector<std::string>> words = {
       {"alias expansion too large", {"alias expansion too large", "merge keys (<<) are not supported"}},
-      {"bad key", {"bad key"}}, {"bad value", {"bad value"}}, {"bad UTF-8", {"bad UTF-8"}}, {"bad character", {"bad character"}},
-      {"unknown anchor", {"unknown anchor"}}, {"recursive alias", {"recursive alias"}}, {"syntax error", {"syntax error", "unknown tag", "bad key"}},
+      {"bad key", {"bad key"}},
+      {"bad value", {"bad value"}},
+      {"bad UTF-8", {"bad UTF-8"}},
+      {"bad character", {"bad character"}},
+      {"unknown anchor", {"unknown anchor"}},
+      {"recursive alias", {"recursive alias"}},
+      {"syntax error", {"syntax error", "unknown tag", "bad key"}},
   };
   int seen = 0;
   const nlohmann::json cases = nlohmann::json::parse(test::read_file(manifest)).at("cases");
@@ -205,14 +215,16 @@ TEST_CASE("assignments set paths, and a name in the way becomes the type") {
   CHECK(map.find("new")->find("deep")->find("key")->items.size() == 2);
   apply_assignment(map, "quoted=\"4\"");
   CHECK(map.find("quoted")->quoted);
-  for (const char* bad : {"nothing", "=x", "a..b=1", ".a=1", "list.7.a=1", "list.x=1", "a={b: 1", "a=\"open", "a={b: 1, b: 2}", "a=[1] 2"}) {
+  for (const char* bad :
+       {"nothing", "=x", "a..b=1", ".a=1", "list.7.a=1", "list.x=1", "a={b: 1", "a=\"open", "a={b: 1, b: 2}", "a=[1] 2"}) {
     INFO(bad);
     CHECK_THROWS_AS(apply_assignment(map, bad), Error);
   }
 }
 
 TEST_CASE("JSON is canonical and typed by the core schema") {
-  const Settings map = parse_yaml("b: 0x10\na: [1, 2.50, true, ~, text, \"4\", 1e3, 0o17, +3, .nan, no, 99999999999999999999]\n", "f");
+  const Settings map =
+      parse_yaml("b: 0x10\na: [1, 2.50, true, ~, text, \"4\", 1e3, 0o17, +3, .nan, no, 99999999999999999999]\n", "f");
   CHECK(to_json(map) == R"({"a":[1,2.5,true,null,"text","4",1000.0,15,3,".nan","no","99999999999999999999"],"b":16})");
 }
 

@@ -16,7 +16,8 @@ namespace {
 
 // The registry reads the environment once, at its first use: the fixtures' folder must be on the path before main.
 const bool kPathIsSet = [] {
-  setenv("PATCHBAY_PLUGIN_PATH", PATCHBAY_BINARY_DIR "/lib/patchbay/test_plugins:/no/such/folder:" PATCHBAY_BINARY_DIR "/lib/patchbay/plugins", 1);
+  setenv("PATCHBAY_PLUGIN_PATH",
+         PATCHBAY_BINARY_DIR "/lib/patchbay/test_plugins:/no/such/folder:" PATCHBAY_BINARY_DIR "/lib/patchbay/plugins", 1);
   return true;
 }();
 
@@ -85,9 +86,11 @@ TEST_CASE("an unknown plugin brings the known names and the nearest") {
 TEST_CASE("refused libraries and missing folders are listed, and names stay in order") {
   const auto refused = Registry::instance().refused();
   const auto has = [&](const std::string& name) {
-    return std::any_of(refused.begin(), refused.end(), [&](const RefusedPlugin& one) { return one.name == name && !one.reason.empty(); });
+    return std::any_of(refused.begin(), refused.end(),
+                       [&](const RefusedPlugin& one) { return one.name == name && !one.reason.empty(); });
   };
-  for (const char* name : {"bad_abi", "bad_build_id", "bad_no_symbol", "bad_undefined", "bad_duplicate", "bad_name", "bad_kind", "bad_text"}) {
+  for (const char* name :
+       {"bad_abi", "bad_build_id", "bad_no_symbol", "bad_undefined", "bad_duplicate", "bad_name", "bad_kind", "bad_text"}) {
     CHECK(has(name));
   }
   CHECK_THAT(refused.front().path, Contains("/no/such/folder"));
@@ -116,7 +119,8 @@ TEST_CASE("what a constructor throws becomes an error that names the plugin and 
 
 TEST_CASE("effective settings hold every value, and rules between parameters are checked without making the plugin") {
   Registry& registry = Registry::instance();
-  const Settings all = registry.effective("processors", fixture({{"bits", plain_settings("0x8")}, {"rate", plain_settings("1")}}));
+  const Settings all =
+      registry.effective("processors", fixture({{"bits", plain_settings("0x8")}, {"rate", plain_settings("1")}}));
   CHECK(all.find("type")->text == "fixture");
   CHECK(all.find("count")->text == "3");
   CHECK(all.find("bits")->text == "8");
@@ -131,7 +135,8 @@ TEST_CASE("effective settings hold every value, and rules between parameters are
   CHECK_THAT(message_of([&] { make_plugin("processors", strict); }), Contains("5 or more in strict mode"));
   const auto misspelt = fixture({{"strict", plain_settings("true")}, {"cuont", plain_settings("3")}});
   CHECK(message_of([&] { registry.effective("processors", misspelt); }) ==
-        "a.yaml:7: base.processor.cuont: unknown parameter; allowed: count, rate, strict, note, mode, bits, kernel; did you mean count?");
+        "a.yaml:7: base.processor.cuont: unknown parameter; allowed: count, rate, strict, note, mode, bits, kernel; did you mean "
+        "count?");
 }
 
 TEST_CASE("the registry may be used from several threads") {

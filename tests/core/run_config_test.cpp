@@ -1,0 +1,133 @@
+// The keys under `base:`: read, checked against the plugins, and written back whole.
+#include "run_config.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "config.h"
+#include "registry.h"
+#include "support.h"
+
+using namespace patchbay;
+using Catch::Contains;
+
+namespace {
+
+RunConfig read(const std::string& yaml) { return read_run_config(parse_yaml(yaml, "a.yaml")); }
+RunConfig assigned(const std::vector<std::string>& assignments) {
+  Settings map;
+  map.kind = Settings::Kind::map;
+  for (const std::string& each : assignments) apply_assignment(map, each);
+  return read_run_config(map);
+}
+std::string refusal(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+std::string refusal(const std::string& yaml) {
+  return refusal([&] { read(yaml); });
+}
+nlohmann::json effective(const RunConfig& config) { return nlohmann::json::parse(to_json(effective_settings(config))); }
+
+}  // namespace
+
+TEST_CASE("without settings every default stands") {
+  const RunConfig config = read_run_config(Settings{});
+  CHECK(config.device == "cpu");
+  CHECK(config.weights.quantizer.type == "none");
+  CHECK(config.activations == ActivationMode::q8);
+  CHECK(config.max_batched_tokens == 8192);
+  const nlohmann::json all = effective(config);
+  CHECK(all["weights"] == nlohmann::json::parse(R"({"quantizer": {"type": "none"}, "targets": "blocks"})"));
+  CHECK(all["kv_store"]["type"] == "contiguous");
+  CHECK(all["kv_store"]["format"]["type"].is_string());
+  CHECK(all["decoder"]["type"] == "greedy");
+  CHECK(all["processors"].empty());
+  CHECK(all["deterministic"] == false);
+  CHECK_FALSE(all.contains("threads"));
+}
+
+TEST_CASE("weights, rules and what a rule inherits") {
+  const RunConfig config = read(R"(
+weights:
+  quantizer: rtn
+  format: {type: int_grouped, bits: 4, group_size: 64}
+  rules:
+    - {match: "*.ffn_down", format: q8_0}
+    - {match: "blk.0.*", quantizer: none}
+  targets: all
+)");
+  CHECK(config.quantize_all);
+  REQUIRE(config.rules.size() == 2);
+  CHECK(config.rules[0].quantizer.type == "rtn");
+  CHECK(config.rules[0].format.type == "q8_0");
+  CHECK(config.rules[1].quantizer.type == "none");
+  CHECK(config.rules[1].format.type.empty());
+  const nlohmann::json weights = effective(config)["weights"];
+  CHECK(weights["format"]["bits"] == 4);
+  CHECK(weights["format"]["group_size"] == 64);
+  CHECK(weights["rules"][0]["format"]["type"] == "q8_0");
+  CHECK(weights["rules"][1]["match"] == "blk.0.*");
+}
+
+TEST_CASE("effective settings read back as themselves") {
+  const RunConfig config = read(
+      "weights: {quantizer: rtn, format: {type: int_grouped, bits: 3}, rules: [{match: 'blk.1.*', format: q8_0}]}\n"
+      "kv_store: {type: paged, block_size: 32, format: int8}\nactivations: fp32\n");
+  const Settings all = effective_settings(config);
+  CHECK(to_json(effective_settings(read_run_config(all))) == to_json(all));
+}
+
+TEST_CASE("short forms and assignments") {
+  CHECK(read("weights: none\n").weights.quantizer.type == "none");
+  CHECK(assigned({"weights=none", "weights.quantizer.type=rtn", "weights.format=q8_0"}).weights.quantizer.type == "rtn");
+  CHECK(assigned({"weights=none", "weights.targets=all"}).quantize_all);
+  const RunConfig config = assigned({"kv_store=paged", "kv_store.format=int8", "threads=2", "max_batched_tokens=16"});
+  CHECK(config.kv_store.type == "paged");
+  CHECK(effective(config)["kv_store"]["format"]["type"] == "int8");
+  CHECK(config.threads == 2);
+  CHECK(config.max_batched_tokens == 16);
+}
+
+TEST_CASE("what cannot be run is refused before a weight is read") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"device: cuda\n", "a.yaml:1: device: no backend of this build runs on cuda; allowed: "},
+      {"device: simt\n", "no backend of this build runs on simt"},
+      {"backend: gpu\n", "a.yaml:1: backend: backends/gpu: unknown plugin"},
+      {"weights: rtn\n", "a.yaml:1: weights.format: quantizer rtn needs a format to write; allowed: "},
+      {"weights: {quantizer: rtn}\n", "quantizer rtn needs a format"},
+      {"weights: {format: q8_0}\n", "weights.format: quantizer none leaves weights as stored, so format q8_0 has no effect"},
+      {"weights: {quantizer: none, format: q8_0}\n", "name a quantizer beside it"},
+      {"weights: {rules: [{match: '*', format: q8_0}]}\n", "weights.rules[0].format: quantizer none leaves weights as stored"},
+      {"weights: {quantizer: rtn, format: q8_0, rules: [{format: q8_0}]}\n", "weights.rules[0].match: missing value"},
+      {"weights: {quantizer: rtn, format: q8_0, rules: {a: b}}\n", "weights.rules: no list of rules"},
+      {"weights: {quantizer: rtn, format: q8_0, rules: [{match: a, bits: 4}]}\n", "weights.rules[0].bits: unknown parameter"},
+      {"weights: {quantizer: rtn, format: {type: int_grouped, bits: 5}}\n", "a.yaml:1: weights.format.bits: 5 is out of range"},
+      {"weights: {quantizer: rtn, format: {type: int_grouped, group_sise: 64}}\n", "did you mean group_size?"},
+      {"weights: {quantizer: RTNX, format: q8_0}\n", "weights.quantizer: quantizers/RTNX: unknown plugin"},
+      {"weights: {quantiser: rtn}\n", "weights.quantiser: unknown parameter"},
+      {"weights: [rtn]\n", "weights: a list where one value is expected"},
+      {"weights:\n", "weights: missing value"},
+      {"weights: {quantizer: rtn, format: q8_0, targets: some}\n", "weights.targets: unknown value some; allowed: blocks, all"},
+      {"kv_store: {type: paged, format: {type: int8, nonsense: 1}}\n", "a.yaml:1: kv_store.format.nonsense: unknown parameter"},
+      {"kv_store: {type: paged, format: int9}\n", "a.yaml:1: kv_store.format: kv_formats/int9: unknown plugin"},
+      {"decoder: gredy\n", "did you mean greedy?"},
+      {"processors: temperature\n", "processors: no list of processors"},
+      {"processors: [no_such]\n", "a.yaml:1: processors[0]: processors/no_such"},
+      {"activations: q4\n", "activations: unknown value q4; allowed: q8, fp32"},
+      {"max_batched_tokens: 0\n", "max_batched_tokens: 0 is out of range"},
+      {"deterministic: yes\n", "yes is not a boolean"},
+      {"threads: -1\n", "threads: -1 is out of range"},
+      {"atention: flash\n", "a.yaml:1: atention: unknown parameter; allowed: device, backend, weights, attention"},
+  };
+  for (const auto& [yaml, expected] : cases) {
+    INFO(yaml);
+    CHECK_THAT(refusal(yaml), Contains(expected));
+  }
+  CHECK_THAT(refusal([] { assigned({"kv_store=paged", "kv_store.format=int9"}); }), Contains("command line: kv_store.format"));
+}
