@@ -19,11 +19,20 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 void decode_row(const KvLayout& layout, const std::byte* in, Half scale, View<float, 1> row) {
   switch (layout.dtype) {
-    case DType::f32: decode_elements<float>(in, row, [](float x) { return x; }); break;
-    case DType::f16: decode_elements<Half>(in, row, [](Half x) { return to_float(x); }); break;
-    case DType::bf16: decode_elements<BFloat16>(in, row, [](BFloat16 x) { return to_float(x); }); break;
-    case DType::i8: decode_elements<std::int8_t>(in, row, [](std::int8_t x) { return static_cast<float>(x); }); break;
-    default: throw Error("kv cache", "rows of " + std::string(name_of(layout.dtype)) + " have no meaning", "f32, f16, bf16, i8");
+    case DType::f32:
+      decode_elements<float>(in, row, [](float x) { return x; });
+      break;
+    case DType::f16:
+      decode_elements<Half>(in, row, [](Half x) { return to_float(x); });
+      break;
+    case DType::bf16:
+      decode_elements<BFloat16>(in, row, [](BFloat16 x) { return to_float(x); });
+      break;
+    case DType::i8:
+      decode_elements<std::int8_t>(in, row, [](std::int8_t x) { return static_cast<float>(x); });
+      break;
+    default:
+      throw Error("kv cache", "rows of " + std::string(name_of(layout.dtype)) + " have no meaning", "f32, f16, bf16, i8");
   }
   if (!layout.scaled) return;
   const float factor = to_float(scale);
@@ -31,9 +40,13 @@ void decode_row(const KvLayout& layout, const std::byte* in, Half scale, View<fl
 }
 
 KvSlab::KvSlab(const KvFormat& format, const KvSpec& spec, std::int64_t tokens)
-    : format_(&format), kv_heads_(spec.kv_heads), tokens_(tokens), row_bytes_(format.row_bytes(spec.head_size)),
+    : format_(&format),
+      kv_heads_(spec.kv_heads),
+      tokens_(tokens),
+      row_bytes_(format.row_bytes(spec.head_size)),
       scale_bytes_(format.layout().scaled ? bytes_of(DType::f16) : 0),
-      rows_bytes_(aligned(kv_heads_ * tokens * row_bytes_)), scales_bytes_(aligned(kv_heads_ * tokens * scale_bytes_)) {}
+      rows_bytes_(aligned(kv_heads_ * tokens * row_bytes_)),
+      scales_bytes_(aligned(kv_heads_ * tokens * scale_bytes_)) {}
 
 void KvSlab::store(std::byte* slab, std::int64_t at, View<const float, 2> k, View<const float, 2> v) const {
   auto* scales = reinterpret_cast<Half*>(slab + 2 * rows_bytes_);
@@ -74,9 +87,11 @@ KvSegment KvSlab::segment(const std::byte* slab, std::int64_t first, std::int64_
 
 void check_rows(const CachedSequence& sequence, const KvSpec& spec, View<const float, 3> rows) {
   if (rows.shape[0] == sequence.tentative && rows.shape[1] == spec.kv_heads && rows.shape[2] == spec.head_size) return;
-  throw Error("kv store", "write of " + std::to_string(rows.shape[0]) + " tokens, " + std::to_string(rows.shape[1]) + " heads of " +
-              std::to_string(rows.shape[2]), std::to_string(sequence.tentative) + " tokens (as grown), " +
-              std::to_string(spec.kv_heads) + " heads of " + std::to_string(spec.head_size));
+  throw Error("kv store",
+              "write of " + std::to_string(rows.shape[0]) + " tokens, " + std::to_string(rows.shape[1]) + " heads of " +
+                  std::to_string(rows.shape[2]),
+              std::to_string(sequence.tentative) + " tokens (as grown), " + std::to_string(spec.kv_heads) + " heads of " +
+                  std::to_string(spec.head_size));
 }
 
 void check_path(const CachedSequence& sequence, std::span<const std::int32_t> path) {

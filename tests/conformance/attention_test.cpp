@@ -1,12 +1,13 @@
-// Every attention found, with each of its kernels: equal to naive; and the same bits whatever the store, the batch, the chunks and
-// the threads are.
+// Every attention found, with each of its kernels: equal to naive; and the same bits whatever the store, the batch, the chunks
+// and the threads are.
+#include "patchbay/attention.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "kv_support.h"
-#include "patchbay/attention.h"
 #include "patchbay/half.h"
 #include "registry.h"
 
@@ -32,8 +33,9 @@ Tokens tokens_of(const Scene& scene, std::size_t s) {
   std::mt19937 random(scene.seed * 1000 + static_cast<std::uint32_t>(s));
   Tokens tokens;
   for (std::int64_t t = 0; t < n; ++t) {  // token by token, so that a longer sequence begins like a shorter one
-    for (auto [to, heads, spread] : {std::tuple{&tokens.q, scene.spec.heads, scene.spread},
-                                     std::tuple{&tokens.k, scene.spec.kv_heads, scene.spread}, std::tuple{&tokens.v, scene.spec.kv_heads, 1.0f}}) {
+    for (auto [to, heads, spread] :
+         {std::tuple{&tokens.q, scene.spec.heads, scene.spread}, std::tuple{&tokens.k, scene.spec.kv_heads, scene.spread},
+          std::tuple{&tokens.v, scene.spec.kv_heads, 1.0f}}) {
       const auto values = random_values(random, heads * d, spread);
       to->insert(to->end(), values.begin(), values.end());
     }
@@ -45,7 +47,8 @@ void feed(KvStore& store, SeqId seq, const Scene& scene, const Tokens& tokens, s
   const std::int64_t row = scene.spec.kv_heads * scene.spec.head_size;
   const std::array<std::int64_t, 3> shape{n, scene.spec.kv_heads, scene.spec.head_size};
   REQUIRE(store.grow(seq, n));
-  store.write(0, seq, View<const float, 3>(tokens.k.data() + first * row, shape), View<const float, 3>(tokens.v.data() + first * row, shape));
+  store.write(0, seq, View<const float, 3>(tokens.k.data() + first * row, shape),
+              View<const float, 3>(tokens.v.data() + first * row, shape));
   if (!commit) return;
   std::vector<std::int32_t> path(n);
   std::iota(path.begin(), path.end(), 0);
@@ -56,12 +59,17 @@ void feed(KvStore& store, SeqId seq, const Scene& scene, const Tokens& tokens, s
 std::vector<float> attend(Attention& attention, const Scene& scene, int threads = 1) {
   DirtyDevice device(threads);
   const auto parameters = scene.store == "paged"
-      ? std::vector<std::pair<std::string, Settings>>{{"format", scalar(scene.format)}, {"block_size", scalar(scene.block_size)}}
-      : std::vector<std::pair<std::string, Settings>>{{"format", scalar(scene.format)}};
+                              ? std::vector<std::pair<std::string, Settings>>{{"format", scalar(scene.format)},
+                                                                              {"block_size", scalar(scene.block_size)}}
+                              : std::vector<std::pair<std::string, Settings>>{{"format", scalar(scene.format)}};
   const auto store = make<KvStore>(plugin(scene.store, parameters));
   const int sequences = static_cast<int>(scene.committed.size());
-  store->configure({.layers = 1, .kv_heads = scene.spec.kv_heads, .head_size = scene.spec.head_size, .max_tokens = 1200,
-                    .max_sequences = sequences}, device);
+  store->configure({.layers = 1,
+                    .kv_heads = scene.spec.kv_heads,
+                    .head_size = scene.spec.head_size,
+                    .max_tokens = 1200,
+                    .max_sequences = sequences},
+                   device);
   const std::int64_t row = scene.spec.heads * scene.spec.head_size, stride = row + 5;
   std::vector<StepSequence> step;
   std::vector<float> q;
@@ -71,7 +79,8 @@ std::vector<float> attend(Attention& attention, const Scene& scene, int threads 
     store->open(s);
     feed(*store, s, scene, tokens, 0, scene.committed[s], true);
     feed(*store, s, scene, tokens, scene.committed[s], scene.rows[s], false);
-    step.push_back({s, first_row, scene.rows[s], scene.committed[s], scene.trees.empty() ? std::vector<std::uint8_t>{} : scene.trees[s]});
+    step.push_back(
+        {s, first_row, scene.rows[s], scene.committed[s], scene.trees.empty() ? std::vector<std::uint8_t>{} : scene.trees[s]});
     for (std::int64_t t = scene.committed[s]; t < scene.committed[s] + scene.rows[s]; ++t) {
       q.insert(q.end(), tokens.q.begin() + t * row, tokens.q.begin() + (t + 1) * row);
       q.resize(q.size() + 5);
@@ -98,7 +107,8 @@ void for_each_attention(const std::function<void(Attention&)>& check) {
     std::vector<PluginSpec> variants;
     for (const ParamInfo& parameter : Registry::instance().describe(table)) {
       for (const KernelInfo& kernel : parameter.kernels) {
-        if (kernel.available == nullptr || kernel.available()) variants.push_back(plugin(name, {{parameter.name, scalar(std::string(kernel.name))}}));
+        if (kernel.available == nullptr || kernel.available())
+          variants.push_back(plugin(name, {{parameter.name, scalar(std::string(kernel.name))}}));
       }
     }
     if (variants.empty()) variants.push_back({name, nullptr});
@@ -151,8 +161,8 @@ TEST_CASE("attention: equals naive for shapes, ratios, windows, caps, formats an
         scene.committed = {static_cast<std::int64_t>(random() % 200), 0, static_cast<std::int64_t>(random() % 70)};
         scene.rows = {1 + static_cast<std::int64_t>(random() % 3), 1 + static_cast<std::int64_t>(random() % 80), 1};
         scene.seed = random();
-        INFO("H " << h << " G " << g << " D " << head_size << " window " << scene.spec.window << " cap " << scene.spec.soft_cap << " "
-                  << scene.store << " " << scene.format << " rows " << scene.rows[1]);
+        INFO("H " << h << " G " << g << " D " << head_size << " window " << scene.spec.window << " cap " << scene.spec.soft_cap
+                  << " " << scene.store << " " << scene.format << " rows " << scene.rows[1]);
         require_close(attend(attention, scene, 2), attend(*naive, scene));
       }
     }
@@ -272,7 +282,8 @@ float weight_of(Attention& attention, float score, float soft_cap = 0) {
   store->write(0, 0, View<float, 3>(keys + 1, {1, 1, 1}), View<float, 3>(values + 1, {1, 1, 1}));
   const StepSequence step{0, 0, 1, 1, {}};
   const KvView view = store->view(0, 0);
-  attention.run({1, 1, 1, 1.0f, 0, soft_cap}, {&step, 1}, {&view, 1}, View<float, 3>(&query, {1, 1, 1}), View<float, 3>(&out, {1, 1, 1}), device);
+  attention.run({1, 1, 1, 1.0f, 0, soft_cap}, {&step, 1}, {&view, 1}, View<float, 3>(&query, {1, 1, 1}),
+                View<float, 3>(&out, {1, 1, 1}), device);
   return out;
 }
 

@@ -30,17 +30,22 @@ Decoded round_trip(const KvFormat& format, const std::vector<float>& row) {
   format.decode(stored.data(), scale, View<float, 1>(decoded.values.data(), {n}));
   std::vector<float> plain(n);
   decode_row(format.layout(), stored.data(), scale, View<float, 1>(plain.data(), {n}));
-  for (std::int64_t i = 0; i < n; ++i) REQUIRE(same(plain[i], decoded.values[i]));  // the layout's plain meaning is the format's own
+  for (std::int64_t i = 0; i < n; ++i)
+    REQUIRE(same(plain[i], decoded.values[i]));  // the layout's plain meaning is the format's own
   return decoded;
 }
 
 /// Half a step of the stored number, from the layout alone.
 double bound(const KvLayout& layout, float value, float scale) {
   switch (layout.dtype) {
-    case DType::f32: return 0;
-    case DType::f16: return std::fabs(value) * 0x1p-11 + 0x1p-25;  // the second term: subnormals
-    case DType::bf16: return std::fabs(value) * 0x1p-8;
-    default: return 0.5001 * scale + 127 * 0x1p-25;  // the second term: scales that are subnormal themselves
+    case DType::f32:
+      return 0;
+    case DType::f16:
+      return std::fabs(value) * 0x1p-11 + 0x1p-25;  // the second term: subnormals
+    case DType::bf16:
+      return std::fabs(value) * 0x1p-8;
+    default:
+      return 0.5001 * scale + 127 * 0x1p-25;  // the second term: scales that are subnormal themselves
   }
 }
 
@@ -111,7 +116,8 @@ TEST_CASE("kv format fp16: its kernels agree on every half and around every tie"
     const float exact = to_float(Half{static_cast<std::uint16_t>(bits)});
     const float next = to_float(Half{static_cast<std::uint16_t>(bits + 1)});
     const float tie = exact + (next - exact) / 2;
-    for (const float value : {exact, tie, std::nextafterf(tie, kInfinity), std::nextafterf(tie, -kInfinity)}) values.push_back(value);
+    for (const float value : {exact, tie, std::nextafterf(tie, kInfinity), std::nextafterf(tie, -kInfinity)})
+      values.push_back(value);
   }
   const std::int64_t n = static_cast<std::int64_t>(values.size());
   std::vector<std::byte> a(2 * n), b(2 * n);

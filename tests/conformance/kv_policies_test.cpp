@@ -1,6 +1,6 @@
 // Every retention and prefix policy found, at its defaults: victims are slots that exist, and a match leaves a token to compute.
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <numeric>
 
 #include "patchbay/kv_prefix.h"

@@ -102,10 +102,16 @@ class History {
     const SeqId seq = static_cast<SeqId>(random_() % 6);
     if (!model_.contains(seq)) return begin(seq);
     switch (random_() % 9) {
-      case 0: return close(seq);
-      case 1: return truncate(seq);
-      case 2: case 3: case 4: return commit(seq);
-      default: return grow(seq);
+      case 0:
+        return close(seq);
+      case 1:
+        return truncate(seq);
+      case 2:
+      case 3:
+      case 4:
+        return commit(seq);
+      default:
+        return grow(seq);
     }
   }
   void begin(SeqId seq) {
@@ -191,7 +197,8 @@ TEST_CASE("kv store paged: every block size, and a pool that is too small") {
   }
   for (const char* blocks : {"3", "9", "14"}) {
     DYNAMIC_SECTION(blocks << " blocks of 4") {
-      History(plugin("paged", {{"block_size", scalar("4")}, {"blocks", scalar(blocks)}, {"format", scalar("int8")}}), 13, true).run(500);
+      History(plugin("paged", {{"block_size", scalar("4")}, {"blocks", scalar(blocks)}, {"format", scalar("int8")}}), 13, true)
+          .run(500);
     }
   }
 }
@@ -235,7 +242,8 @@ TEST_CASE("kv stores: usage is exact, and misuse is an error") {
 }
 
 TEST_CASE("kv store paged: blocks are shared by forks, copied when written, counted once") {
-  const auto store = make<KvStore>(plugin("paged", {{"block_size", scalar("4")}, {"blocks", scalar("6")}, {"format", scalar("fp32")}}));
+  const auto store =
+      make<KvStore>(plugin("paged", {{"block_size", scalar("4")}, {"blocks", scalar("6")}, {"format", scalar("fp32")}}));
   DirtyDevice device;
   store->configure(kSpec, device);
   const auto free_blocks = [&] { return store->usage().blocks_free; };

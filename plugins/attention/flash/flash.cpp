@@ -15,8 +15,8 @@ namespace {
 using flash::kAlignment, flash::kRowGroup, flash::kTile, flash::TileKernels;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr std::int64_t kQueryRows = 96;          // query rows (positions x heads of a group) that share one decoded tile
-constexpr std::int64_t kSerialWork = 1 << 18;    // multiply-adds below which waking other threads costs more than it saves
+constexpr std::int64_t kQueryRows = 96;        // query rows (positions x heads of a group) that share one decoded tile
+constexpr std::int64_t kSerialWork = 1 << 18;  // multiply-adds below which waking other threads costs more than it saves
 
 bool has_avx2() {
 #if defined(__x86_64__)

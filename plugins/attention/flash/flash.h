@@ -22,8 +22,8 @@ struct TileKernels {
   /// columns(D, kTile) = rows(count, stride) transposed; `count` is rounded up to a multiple of 8.
   void (*transpose)(const float* rows, std::int64_t stride, std::int64_t count, std::int64_t d, float* columns);
   /// c(rows,cols) += a(rows,depth) b(depth,cols), each element summed in the order of depth. rows <= kRowGroup.
-  void (*multiply_add)(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
-                       std::int64_t rows, std::int64_t depth, std::int64_t cols);
+  void (*multiply_add)(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, float* c,
+                       std::int64_t c_stride, std::int64_t rows, std::int64_t depth, std::int64_t cols);
   /// Scores (kTile) of one row made finite, and capped when soft_cap > 0.
   void (*finish_scores)(float* scores, float soft_cap);
   /// One step of the online softmax (F2)-(F4): scores (kTile; -inf where masked) become weights; the row's running maximum,

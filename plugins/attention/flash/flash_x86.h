@@ -1,4 +1,5 @@
-// What AVX2 and AVX-512 share: halves decoded 8 at once, 8 x 8 blocks transposed in registers. Unnamed namespace: see tile_math.h.
+// What AVX2 and AVX-512 share: halves decoded 8 at once, 8 x 8 blocks transposed in registers. Unnamed namespace: see
+// tile_math.h.
 #pragma once
 #include <immintrin.h>
 

@@ -55,7 +55,8 @@ struct TileMath {
     const Vector n = fma(safe, all(kLog2E), all(kRounder)) - kRounder;
     const Vector r = fma(n, all(-kLn2Low), fma(n, all(-kLn2High), safe));
     Vector p = all(1.0f / 5040);  // Taylor: |r| <= ln(2)/2, so the first term left out is below 6e-9
-    for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) p = fma(p, r, all(coefficient));
+    for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f})
+      p = fma(p, r, all(coefficient));
     const Integers exponent = (__builtin_convertvector(n, Integers) + 127) << 23;
     Vector power;
     std::memcpy(&power, &exponent, sizeof power);
@@ -98,10 +99,18 @@ struct TileMath {
                            std::int64_t c_stride, std::int64_t rows, std::int64_t depth, std::int64_t cols) {
     for (std::int64_t col = 0; col < cols; col += 2 * kLanes) {
       switch (rows) {
-        case 1: multiply_block<1>(a, a_stride, b + col, b_stride, c + col, c_stride, depth); break;
-        case 2: multiply_block<2>(a, a_stride, b + col, b_stride, c + col, c_stride, depth); break;
-        case 3: multiply_block<3>(a, a_stride, b + col, b_stride, c + col, c_stride, depth); break;
-        case 4: multiply_block<4>(a, a_stride, b + col, b_stride, c + col, c_stride, depth); break;
+        case 1:
+          multiply_block<1>(a, a_stride, b + col, b_stride, c + col, c_stride, depth);
+          break;
+        case 2:
+          multiply_block<2>(a, a_stride, b + col, b_stride, c + col, c_stride, depth);
+          break;
+        case 3:
+          multiply_block<3>(a, a_stride, b + col, b_stride, c + col, c_stride, depth);
+          break;
+        case 4:
+          multiply_block<4>(a, a_stride, b + col, b_stride, c + col, c_stride, depth);
+          break;
       }
     }
   }

@@ -23,8 +23,10 @@ void decode_cache(const KvView& view, Cache& cache) {
       for (std::int64_t g = 0; g < cache.k.shape[1]; ++g) {
         const std::int64_t row = t * segment.token_stride + g * segment.head_stride;
         const std::int64_t scale = t * segment.scale_token_stride + g * segment.scale_head_stride;
-        decode_row(view.layout, segment.k + row, segment.k_scales ? segment.k_scales[scale] : Half{}, cache.k[segment.first + t][g]);
-        decode_row(view.layout, segment.v + row, segment.v_scales ? segment.v_scales[scale] : Half{}, cache.v[segment.first + t][g]);
+        decode_row(view.layout, segment.k + row, segment.k_scales ? segment.k_scales[scale] : Half{},
+                   cache.k[segment.first + t][g]);
+        decode_row(view.layout, segment.v + row, segment.v_scales ? segment.v_scales[scale] : Half{},
+                   cache.v[segment.first + t][g]);
       }
     }
   }

@@ -50,6 +50,7 @@ class Fp16 final : public KvFormat {
 
 }  // namespace
 
-PATCHBAY_PLUGIN(KvFormat, Fp16, "fp16", "KV rows as 16-bit floats: 2 bytes per value, relative error below 0.05%", "IEEE 754-2008, binary16")
+PATCHBAY_PLUGIN(KvFormat, Fp16, "fp16", "KV rows as 16-bit floats: 2 bytes per value, relative error below 0.05%",
+                "IEEE 754-2008, binary16")
 
 }  // namespace patchbay
