@@ -241,6 +241,34 @@ TEST_CASE("kv stores: usage is exact, and misuse is an error") {
   }
 }
 
+/// All keys of a view, decoded.
+std::vector<float> keys_of(const KvView& view, const KvFormat& format) {
+  const std::array<std::int64_t, 3> shape{view.length, kSpec.kv_heads, kSpec.head_size};
+  std::vector<float> k(view.length * kHeadsRow), v(view.length * kHeadsRow);
+  gather(view, format, View<float, 3>(k.data(), shape), View<float, 3>(v.data(), shape));
+  return k;
+}
+
+TEST_CASE("kv stores: views of several layers and sequences hold at once, and cost no memory when taken again") {
+  for (const std::string& name : Registry::instance().names("kv_stores")) {
+    DYNAMIC_SECTION(name) {
+      const auto store = make<KvStore>(plugin(name, {{"format", scalar("fp16")}}));
+      DirtyDevice device;
+      store->configure(kSpec, device);
+      for (const SeqId seq : {0, 1}) {
+        store->open(seq);
+        append(*store, seq, 20 + seq, 1.0f + static_cast<float>(seq));
+      }
+      const KvView first = store->view(0, 0), second = store->view(1, 0), other = store->view(0, 1);
+      CHECK(keys_of(first, store->format()) == std::vector<float>(20 * kHeadsRow, 1.0f));
+      CHECK(keys_of(second, store->format()) == std::vector<float>(20 * kHeadsRow, 1.0f));
+      CHECK(keys_of(other, store->format()) == std::vector<float>(21 * kHeadsRow, 2.0f));
+      append(*store, 0, 1, 1.0f);
+      CHECK(store->view(0, 0).segments.data() == first.segments.data());
+    }
+  }
+}
+
 TEST_CASE("kv store paged: blocks are shared by forks, copied when written, counted once") {
   const auto store =
       make<KvStore>(plugin("paged", {{"block_size", scalar("4")}, {"blocks", scalar("6")}, {"format", scalar("fp32")}}));
