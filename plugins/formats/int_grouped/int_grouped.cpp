@@ -70,8 +70,9 @@ class IntGrouped final : public WeightFormat {
   explicit IntGrouped(const Params& params) : params_(params), stream_{params.bits} {}
 
   std::string label() const override {
-    const std::string group = params_.group_size < 0 ? "row" : "g" + std::to_string(params_.group_size);
-    return std::string(kName) + "/b" + std::to_string(params_.bits) + "/" + group + (params_.symmetric ? "/sym" : "");
+    const std::string bits = std::to_string(params_.bits), size = std::to_string(params_.group_size);
+    const std::string group = params_.group_size < 0 ? std::string("row") : std::string("g") + size;
+    return std::string(kName) + "/b" + bits + "/" + group + (params_.symmetric ? "/sym" : "");
   }
   std::int64_t tile_columns(std::int64_t cols) const override { return params_.group_size < 0 ? cols : params_.group_size; }
 
