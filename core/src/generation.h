@@ -43,7 +43,8 @@ struct GenerationOptions {
 };
 
 /// Runs all requests to their ends, together, and returns their results in order. A full cache drops this step's drafts, then
-/// makes the youngest sequences wait (their cache is given up and recomputed later): results stay the same.
+/// makes the youngest sequences wait (their cache is given up and recomputed later). No token changes by that, but for
+/// speculation that accepts by chance: its draws depend on what was drafted, their distribution does not.
 /// @throws Error when a prompt alone does not fit: past the context, at once; more than the cache holds, after all others ended.
 PATCHBAY_API std::vector<GenerationResult> generate(ModelRunner& runner, std::span<GenerationRequest> requests,
                                                     const GenerationOptions& options = {});

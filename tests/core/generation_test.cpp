@@ -5,51 +5,38 @@
 #include <cmath>
 #include <limits>
 
-#include "fake_runner.h"
+#include "fake_decoders.h"
 
 using namespace patchbay;
+using test::Drafting;
 using test::FakeModel;
 using test::FakeRunner;
+using test::request;
+using test::some_prompt;
 using Finish = GenerationResult::Finish;
 
 namespace {
 
 /// Keeps the drafted tokens that are what argmax would have chosen, by walking the tree.
-Accepted keep_greedy(const Draft& draft, View<const float, 2> logits) {
-  Accepted accepted;
-  std::int32_t node = -1;
-  while (true) {
-    accepted.next = argmax(logits[node + 1]);
-    std::int32_t child = node + 1;
-    const auto n = static_cast<std::int32_t>(draft.tokens.size());
-    while (child < n && !(draft.parents[child] == node && draft.tokens[child] == accepted.next)) ++child;
-    if (child == n) return accepted;
-    accepted.path.push_back(node = child);
-  }
-}
-
-/// Argmax with drafts from a function; checks at every step that the cache holds all tokens but the last.
-class Scripted : public Decoder {
+class KeepGreedy : public Decoder {
  public:
-  using Script = std::function<Draft(const Sequence&)>;
-  explicit Scripted(Script script = nullptr) : script_(std::move(script)) {}
-  std::vector<Draft> propose(std::span<Sequence* const> sequences, ModelRunner& target) override {
-    std::vector<Draft> drafts;
-    for (const Sequence* s : sequences) {
-      if (target.length(s->id) != static_cast<std::int64_t>(s->tokens.size()) - 1) ++misfits;
-      drafts.push_back(script_ ? script_(*s) : Draft{});
+  Accepted accept(Sequence&, const Draft& draft, View<const float, 2> logits) override {
+    Accepted accepted;
+    std::int32_t node = -1;
+    while (true) {
+      accepted.next = argmax(logits[node + 1]);
+      std::int32_t child = node + 1;
+      const auto n = static_cast<std::int32_t>(draft.tokens.size());
+      while (child < n && !(draft.parents[child] == node && draft.tokens[child] == accepted.next)) ++child;
+      if (child == n) return accepted;
+      accepted.path.push_back(node = child);
     }
-    largest_group = std::max(largest_group, sequences.size());
-    return drafts;
   }
-  Accepted accept(Sequence&, const Draft& draft, View<const float, 2> logits) override { return keep_greedy(draft, logits); }
-
-  int misfits = 0;
-  std::size_t largest_group = 0;
-
- private:
-  Script script_;
 };
+
+std::shared_ptr<Drafting> scripted(Drafting::Script script = nullptr) {
+  return std::make_shared<Drafting>(std::make_shared<KeepGreedy>(), std::move(script));
+}
 
 /// What the model will say, every `wrong`-th token spoilt (0: none); a chain of n.
 Draft oracle_chain(const FakeRunner& runner, const Sequence& s, int n, int wrong) {
@@ -63,20 +50,6 @@ Draft oracle_chain(const FakeRunner& runner, const Sequence& s, int n, int wrong
   return draft;
 }
 
-GenerationRequest request(std::vector<Token> prompt, std::int64_t max_tokens, std::shared_ptr<Decoder> decoder = nullptr) {
-  GenerationRequest r;
-  r.prompt = std::move(prompt);
-  r.max_tokens = max_tokens;
-  r.decoder = decoder ? decoder : std::make_shared<Scripted>();
-  return r;
-}
-
-std::vector<Token> prompt_of(int length, int salt) {
-  std::vector<Token> prompt;
-  for (int i = 0; i < length; ++i) prompt.push_back((i * 7 + salt * 3 + i * i * salt) % 16);
-  return prompt;
-}
-
 GenerationResult run_one(FakeRunner& runner, GenerationRequest r, const GenerationOptions& options = {}) {
   return generate(runner, {&r, 1}, options)[0];
 }
@@ -86,9 +59,9 @@ GenerationResult run_one(FakeRunner& runner, GenerationRequest r, const Generati
 TEST_CASE("several requests together give what each gives alone, whatever the chunks") {
   for (const std::int64_t chunk : {1, 3, 7, 8192}) {
     FakeRunner runner;
-    const auto shared = std::make_shared<Scripted>();
+    const auto shared = scripted();
     std::vector<GenerationRequest> requests;
-    for (int i = 0; i < 4; ++i) requests.push_back(request(prompt_of(1 + 9 * i, i), 5 + 6 * i, i % 2 ? shared : nullptr));
+    for (int i = 0; i < 4; ++i) requests.push_back(request(some_prompt(1 + 9 * i, i), 5 + 6 * i, i % 2 ? shared : scripted()));
     GenerationOptions options;
     options.max_batched_tokens = chunk;
     const auto results = generate(runner, requests, options);
@@ -99,7 +72,7 @@ TEST_CASE("several requests together give what each gives alone, whatever the ch
       CHECK(results[i].prefill_seconds <= results[i].first_token_seconds);
     }
     CHECK(shared->misfits == 0);
-    if (chunk == 8192) CHECK(shared->largest_group == 2);
+    if (chunk == 8192) CHECK(shared->largest_group == 2);  // a decoder is asked once for all its sequences
     CHECK(runner.largest_step() <= std::max<std::int64_t>(chunk, 4));
     CHECK(runner.open_sequences() == 0);
   }
@@ -108,7 +81,7 @@ TEST_CASE("several requests together give what each gives alone, whatever the ch
 TEST_CASE("drafts change the number of passes, never the tokens") {
   FakeRunner runner;
   for (const int wrong : {0, 1, 2, 5}) {
-    const auto decoder = std::make_shared<Scripted>([&](const Sequence& s) { return oracle_chain(runner, s, 4, wrong); });
+    const auto decoder = scripted([&](const Sequence& s) { return oracle_chain(runner, s, 4, wrong); });
     const auto result = run_one(runner, request({1, 2, 3}, 41, decoder));
     CHECK(result.tokens == runner.greedy({1, 2, 3}, 41));
     CHECK(decoder->misfits == 0);
@@ -121,7 +94,7 @@ TEST_CASE("drafts change the number of passes, never the tokens") {
 
 TEST_CASE("a draft may be a tree: the branch that the model takes is kept") {
   FakeRunner runner;
-  const auto decoder = std::make_shared<Scripted>([&](const Sequence& s) {
+  const auto decoder = scripted([&](const Sequence& s) {
     const Draft right = oracle_chain(runner, s, 3, 0);
     Draft tree;  // a wrong first branch, then the right one with a wrong leaf between
     const auto wrong = [&](Token t) { return (t + 1) % runner.vocabulary(); };
@@ -139,7 +112,7 @@ TEST_CASE("an end inside an accepted run ends the text there, and the cache agre
   FakeRunner runner;
   const std::vector<Token> expected = runner.greedy({1, 2, 3}, 20);
   for (int cut = 0; cut < 12; ++cut) {
-    const auto decoder = std::make_shared<Scripted>([&](const Sequence& s) { return oracle_chain(runner, s, 5, 0); });
+    const auto decoder = scripted([&](const Sequence& s) { return oracle_chain(runner, s, 5, 0); });
     GenerationRequest r = request({1, 2, 3}, 20, decoder);
     int seen = 0;
     std::vector<Token> streamed;
@@ -188,7 +161,7 @@ TEST_CASE("a finished sequence's cache is all tokens but the last emitted, and s
   Keeper prefix;
   GenerationOptions options;
   options.prefix = &prefix;
-  const auto drafting = std::make_shared<Scripted>([&](const Sequence& s) { return oracle_chain(runner, s, 6, 4); });
+  const auto drafting = scripted([&](const Sequence& s) { return oracle_chain(runner, s, 6, 4); });
   const auto first = run_one(runner, request({1, 2, 3}, 9, drafting), options);
   REQUIRE(prefix.kept.size() == 1);
   std::vector<Token> text{1, 2, 3};
@@ -199,7 +172,7 @@ TEST_CASE("a finished sequence's cache is all tokens but the last emitted, and s
   const std::int64_t before = runner.rows_run();
   text[8] = (text[8] + 1) % 16;  // shares eight tokens
   text.resize(12, 7);
-  CHECK(run_one(runner, request(text, 1), options).tokens == runner.greedy(text, 1));
+  CHECK(run_one(runner, request(text, 1, scripted()), options).tokens == runner.greedy(text, 1));
   CHECK(runner.rows_run() - before == 4);
   CHECK(runner.open_sequences() == 2);  // both kept by the policy
 }
@@ -210,9 +183,9 @@ TEST_CASE("a full cache makes sequences wait and changes no token") {
     FakeModel model;
     model.capacity = capacity;
     FakeRunner runner(model);
-    const auto decoder = std::make_shared<Scripted>([&](const Sequence& s) { return oracle_chain(runner, s, 3, 3); });
+    const auto decoder = scripted([&](const Sequence& s) { return oracle_chain(runner, s, 3, 3); });
     std::vector<GenerationRequest> requests;
-    for (int i = 0; i < 4; ++i) requests.push_back(request(prompt_of(lengths[i], i), 20 + i, decoder));
+    for (int i = 0; i < 4; ++i) requests.push_back(request(some_prompt(lengths[i], i), 20 + i, decoder));
     const auto results = generate(runner, requests);
     for (int i = 0; i < 4; ++i) {
       CHECK(results[i].tokens == runner.greedy(requests[i].prompt, 20 + i));
@@ -228,13 +201,13 @@ TEST_CASE("a sequence that does not fit alone ends, and the others lose nothing"
   model.capacity = 30;
   FakeRunner runner(model);
   SECTION("it has output: it keeps it") {
-    const auto result = run_one(runner, request(prompt_of(20, 1), 100));
+    const auto result = run_one(runner, request(some_prompt(20, 1), 100, scripted()));
     CHECK(result.finish == Finish::full);
-    CHECK(result.tokens == runner.greedy(prompt_of(20, 1), 11));  // 30 cached, and one more
+    CHECK(result.tokens == runner.greedy(some_prompt(20, 1), 11));  // 30 cached, and one more
   }
   SECTION("a prompt: an error with both numbers, after the others") {
     std::vector<GenerationRequest> requests;
-    for (const int length : {8, 40, 9}) requests.push_back(request(prompt_of(length, 1), 6));
+    for (const int length : {8, 40, 9}) requests.push_back(request(some_prompt(length, 1), 6, scripted()));
     std::vector<GenerationResult> finished;
     for (auto& r : requests) r.on_finish = [&](const GenerationResult& result) { finished.push_back(result); };
     CHECK_THROWS_WITH(generate(runner, requests), Catch::Contains("request 1: the prompt has 40 tokens and the cache took 0"));
@@ -251,11 +224,11 @@ TEST_CASE("the context's end is an end like max_tokens") {
   FakeModel model;
   model.context = 16;
   FakeRunner runner(model);
-  const auto decoder = std::make_shared<Scripted>([&](const Sequence& s) { return oracle_chain(runner, s, 6, 0); });
-  CHECK(run_one(runner, request(prompt_of(10, 1), 100, decoder)).tokens == runner.greedy(prompt_of(10, 1), 7));
-  CHECK(run_one(runner, request(prompt_of(16, 1), 100, decoder)).tokens == runner.greedy(prompt_of(16, 1), 1));
-  CHECK_THROWS_WITH(run_one(runner, request(prompt_of(17, 1), 1)), Catch::Contains("17 tokens and the context 16"));
-  CHECK(run_one(runner, request({1}, 0)).tokens.empty());
+  const auto decoder = scripted([&](const Sequence& s) { return oracle_chain(runner, s, 6, 0); });
+  CHECK(run_one(runner, request(some_prompt(10, 1), 100, decoder)).tokens == runner.greedy(some_prompt(10, 1), 7));
+  CHECK(run_one(runner, request(some_prompt(16, 1), 100, decoder)).tokens == runner.greedy(some_prompt(16, 1), 1));
+  CHECK_THROWS_WITH(run_one(runner, request(some_prompt(17, 1), 1, scripted())), Catch::Contains("17 tokens and the context 16"));
+  CHECK(run_one(runner, request({1}, 0, scripted())).tokens.empty());
 }
 
 namespace {
@@ -293,7 +266,7 @@ TEST_CASE("processors see the text that each row stands for, and a copy of the l
     return out;
   };
   int calls = 0;
-  const auto drafting = std::make_shared<Scripted>([&](const Sequence& s) {
+  const auto drafting = scripted([&](const Sequence& s) {
     const auto right = second_best(s.tokens, 3);
     if (++calls % 2) return Draft{right, {-1, 0, 1}, {}};
     return Draft{{(right[0] + 1) % 16, right[0], (right[1] + 1) % 16, right[1]}, {-1, -1, 0, 1}, {}};
@@ -331,36 +304,37 @@ TEST_CASE("the retention policy is asked after every step; one that drops tokens
   Dropping keeps(false), drops(true);
   GenerationOptions options;
   options.retention = &keeps;
-  run_one(runner, request({1, 2, 3}, 3), options);
+  run_one(runner, request({1, 2, 3}, 3, scripted()), options);
   CHECK(keeps.lengths == std::vector<std::int64_t>{3, 4, 5});
   options.retention = &drops;
-  CHECK_THROWS_WITH(run_one(runner, request({1, 2, 3}, 3), options), Catch::Contains("kv_retention: the policy drops 1 of 3"));
+  CHECK_THROWS_WITH(run_one(runner, request({1, 2, 3}, 3, scripted()), options),
+                    Catch::Contains("kv_retention: the policy drops 1 of 3"));
   CHECK(runner.open_sequences() == 0);  // nothing stays behind an exception
 }
 
 TEST_CASE("misuse is an error that says what") {
   FakeRunner runner;
-  CHECK_THROWS_WITH(run_one(runner, request({}, 3)), Catch::Contains("the prompt is empty"));
-  GenerationRequest none = request({1}, 3);
+  CHECK_THROWS_WITH(run_one(runner, request({}, 3, scripted())), Catch::Contains("the prompt is empty"));
+  GenerationRequest none = request({1}, 3, scripted());
   none.decoder = nullptr;
   CHECK_THROWS_WITH(run_one(runner, none), Catch::Contains("no decoder"));
   GenerationOptions options;
   options.max_batched_tokens = 0;
-  CHECK_THROWS_WITH(run_one(runner, request({1}, 3), options), Catch::Contains("max_batched_tokens"));
-  CHECK_THROWS_WITH(run_one(runner, request({16}, 3)), Catch::Contains("outside the vocabulary"));
-  const auto forward = std::make_shared<Scripted>([](const Sequence&) { return Draft{{1, 2}, {1, -1}, {}}; });
+  CHECK_THROWS_WITH(run_one(runner, request({1}, 3, scripted()), options), Catch::Contains("max_batched_tokens"));
+  CHECK_THROWS_WITH(run_one(runner, request({16}, 3, scripted())), Catch::Contains("outside the vocabulary"));
+  const auto forward = scripted([](const Sequence&) { return Draft{{1, 2}, {1, -1}, {}}; });
   CHECK_THROWS_WITH(run_one(runner, request({1}, 9, forward)), Catch::Contains("a draft that is no tree"));
-  const auto lacking = std::make_shared<Scripted>([](const Sequence&) { return Draft{{1, 2}, {-1, 0}, {0.5f}}; });
+  const auto lacking = scripted([](const Sequence&) { return Draft{{1, 2}, {-1, 0}, {0.5f}}; });
   CHECK_THROWS_WITH(run_one(runner, request({1}, 9, lacking)), Catch::Contains("a draft that is no tree"));
-  struct Jumping : Scripted {
-    using Scripted::Scripted;
+  struct Jumping : Decoder {
     Accepted accept(Sequence&, const Draft& draft, View<const float, 2>) override {
       Accepted accepted;
       if (!draft.tokens.empty()) accepted.path = {1};
       return accepted;
     }
   };
-  const auto jumping = std::make_shared<Jumping>([](const Sequence&) { return Draft{{1, 2}, {-1, 0}, {}}; });
+  const auto jumping =
+      std::make_shared<Drafting>(std::make_shared<Jumping>(), [](const Sequence&) { return Draft{{1, 2}, {-1, 0}, {}}; });
   CHECK_THROWS_WITH(run_one(runner, request({1}, 9, jumping)), Catch::Contains("it kept draft token 1 after -1"));
   CHECK(runner.open_sequences() == 0);
 }
