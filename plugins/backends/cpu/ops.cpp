@@ -57,9 +57,12 @@ void CpuOps::matmul_decoded(TensorRef x, std::int64_t rows, FunctionRef<void(std
   const std::int64_t fitting = budget / (std::max<std::int64_t>(cols, 1) * 4);
   const std::int64_t share = ceil_div(rows, 2 * device_.concurrency());
   const std::int64_t step = std::max(ceil_div(std::min(fitting, share), kRowStep), std::int64_t{1}) * kRowStep;
-  for (auto& scratch : scratch_) scratch.resize(std::max<std::size_t>(scratch.size(), step * cols));
+  const std::int64_t scratch_bytes = step * cols * static_cast<std::int64_t>(sizeof(float));
+  for (Buffer& scratch : scratch_) {
+    if (scratch.size() < scratch_bytes) scratch = device_.allocate(scratch_bytes);
+  }
   device_.parallel_for(rows, step, [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* decoded = scratch_[worker].data();
+    auto* decoded = reinterpret_cast<float*>(scratch_[worker].data());
     decode(begin, View<float, 2>(decoded, {end - begin, cols}));
     kernels_.multiply({in.data, tokens, in.strides[0]}, {decoded, end - begin, cols}, cols, {out.data + begin, out.strides[0]});
   });

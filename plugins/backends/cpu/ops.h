@@ -28,7 +28,7 @@ class CpuOps : public Ops {
 
   Device& device_;
   const KernelSet& kernels_;
-  std::vector<std::vector<float>> scratch_;  ///< decoded rows, one array per worker
+  std::vector<Buffer> scratch_;        ///< decoded rows, one array per worker
   std::vector<float> offset_factors_;        ///< of the present matmul_affine: (T, blocks)
   std::vector<std::int32_t> starts_;         ///< likewise
   // The angles of a step are the same in all its layers: kept from call to call, (T, dims / 2).

@@ -141,6 +141,7 @@ void affine_tile(const AffineInput& x, std::int64_t first, const AffineLayout& l
     const typename V::Floats scales = V::load_scales(tile + layout.scales_at + block * layout.block_scale_bytes, layout.half);
     typename V::Floats offsets;
     if constexpr (!kImplied) offsets = V::load_scales(tile + layout.offsets_at + block * layout.block_scale_bytes, layout.half);
+#pragma GCC unroll 16  // else the sums live in memory
     for (int t = 0; t < kTokens; ++t) {
       const std::int64_t at = (first + t) * x.blocks + block;
       typename V::Ints dot = V::template dot<kRun>(codes, x.codes + at * kBlock);
