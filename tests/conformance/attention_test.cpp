@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "kv_support.h"
-#include "patchbay/half.h"
 #include "registry.h"
 
 namespace patchbay::test {

@@ -111,6 +111,10 @@ TEST_CASE("kv formats: rows with a stride are stored like dense ones") {
 TEST_CASE("kv format fp16: its kernels agree on every half and around every tie") {
   const auto plain = make<KvFormat>(plugin("fp16", {{"kernel", scalar("plain")}}));
   const auto best = make<KvFormat>(PluginSpec{"fp16", nullptr});
+  Settings by_phase;
+  by_phase.kind = Settings::Kind::map;
+  by_phase.entries = {{"prefill", scalar("plain")}};
+  CHECK_THROWS_WITH(make<KvFormat>(plugin("fp16", {{"kernel", by_phase}})), Catch::Contains("differs by phase"));
   std::vector<float> values;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float exact = to_float(Half{static_cast<std::uint16_t>(bits)});

@@ -38,10 +38,12 @@ class PATCHBAY_API KvSlab {
   std::int64_t rows_bytes_ = 0, scales_bytes_ = 0;  ///< of the keys' array (the values' is as large), of the key scales'
 };
 
-/// A store's open sequences. State is what the store keeps of each, derived from CachedSequence.
+/// Tokens of one sequence: those that are final, and those of the present step behind them.
 struct CachedSequence {
   std::int64_t committed = 0, tentative = 0;
 };
+/// A store's open sequences. State is what the store keeps of each, derived from CachedSequence. References stay valid until
+/// remove.
 template <class State>
 class SequenceTable {
  public:

@@ -26,6 +26,10 @@ class Fp16 final : public KvFormat {
   struct Params {
     KernelChoice kernel;
     void visit(Fields& f) { f.kernel("kernel", kernel, kKernels, {"how values are converted"}); }
+    void check() const {
+      if (kernel.prefill == kernel.decode) return;
+      throw Error("kernel", "differs by phase, but a row is stored the same way in every phase", "one name");
+    }
   };
   explicit Fp16(const Params& params) : f16c_(pick_kernel(params.kernel.prefill, kKernels, "fp16", "prefill").name == "f16c") {}
 

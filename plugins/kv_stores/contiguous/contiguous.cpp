@@ -25,7 +25,7 @@ class Contiguous final : public KvStore {
   void open(SeqId seq) override { add(seq); }
 
   void fork(SeqId parent, SeqId child) override {
-    const Sequence from = sequences_.at(parent);
+    const Sequence& from = sequences_.at(parent);
     Sequence& to = add(child);
     to.committed = from.committed;
     // The heads of a slab lie max_tokens apart, so a copy of the tokens in use is a copy token by token.

@@ -58,7 +58,7 @@ class Paged final : public KvStore {
     void visit(Fields& f) {
       f.plugin("format", format, "kv_formats", {"how cached rows are stored"});
       f.integer("block_size", block_size, 1, 4096, {"tokens in one block", "token"});
-      f.integer("blocks", blocks, 0, 1 << 24, {"blocks in the pool; 0: enough for every sequence at its longest"});
+      f.integer("blocks", blocks, 0, 1 << 20, {"blocks in the pool; 0: enough for every sequence at its longest"});
     }
   };
   explicit Paged(const Params& params)
@@ -74,9 +74,8 @@ class Paged final : public KvStore {
   void open(SeqId seq) override { sequences_.add(seq).segments.resize(spec_.layers); }
 
   void fork(SeqId parent, SeqId child) override {
-    sequences_.at(parent);  // refuses an unknown parent before the child exists
-    Sequence& to = sequences_.add(child);
     const Sequence& from = sequences_.at(parent);
+    Sequence& to = sequences_.add(child);
     to.segments.resize(spec_.layers);
     to.committed = from.committed;
     to.table.assign(from.table.begin(), from.table.begin() + blocks_for(from.committed));
