@@ -1,0 +1,104 @@
+// From `--model NAME` to a file: configs/models/NAME.yaml says what the file is called, how large it is and where it comes from.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "config.h"
+#include "model_file.h"
+#include "utf8.h"
+
+namespace patchbay {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 6> kKeys = {"file", "sha256", "bytes", "source", "licence", "note"};
+
+/// Where model descriptions may lie: under the current folder, and above the program, in a source tree or an installed one.
+std::vector<fs::path> description_folders() {
+  std::vector<fs::path> folders = {"configs/models"};
+  std::error_code ignored;
+  fs::path place = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (int level = 0; level < 4 && place.has_relative_path(); ++level, place = place.parent_path()) {
+    folders.push_back(place / "configs/models");
+    folders.push_back(place / "share/patchbay/configs/models");
+  }
+  return folders;
+}
+
+/// Where scripts/fetch_model.sh keeps models.
+fs::path cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return fs::path(cache) / "patchbay/models";
+  const char* home = std::getenv("HOME");
+  return fs::path(home != nullptr ? home : "") / ".cache/patchbay/models";
+}
+
+std::string known_models() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const fs::path& folder : description_folders()) {
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().extension() == ".yaml") names.push_back(escaped(entry.path().stem().string()));
+    }
+  }
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return fmt::format("a GGUF file{}{}", names.empty() ? "" : ", or one of: ", fmt::join(names, ", "));
+}
+
+std::string scalar(const Settings& description, const std::string& path, std::string_view key) {
+  const Settings* value = description.find(key);
+  if (value == nullptr) throw Error(fmt::format("{}: {}", path, key), "missing key");
+  if (value->kind != Settings::Kind::scalar) throw Error(fmt::format("{}: {}", value->where, key), "must be a single value");
+  return value->text;
+}
+
+std::uintmax_t stated_bytes(const Settings& description, const std::string& path) {
+  const std::string text = scalar(description, path, "bytes");
+  const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits) return std::stoull(text);
+  throw Error(fmt::format("{}: bytes", path), fmt::format("'{}' is not a size", escaped(text, 60)), "a whole number");
+}
+
+/// The file that a description speaks of.
+std::string described_file(const fs::path& description_path, const std::string& name) {
+  const std::string shown = escaped(description_path.string());
+  const Settings description = parse_yaml_file(description_path.string());
+  for (const auto& [key, value] : description.entries) {
+    if (std::ranges::find(kKeys, key) == kKeys.end()) {
+      throw Error(fmt::format("{}: {}", value.where, escaped(key)), "unknown key", fmt::format("{}", fmt::join(kKeys, ", ")));
+    }
+  }
+  const fs::path file = scalar(description, shown, "file");
+  if (file.empty() || file != file.filename()) throw Error(fmt::format("{}: file", shown), "must be a name without folders");
+  const std::string fetch = fmt::format("scripts/fetch_model.sh {}", name);
+  const fs::path places[] = {cache_folder() / file, description_path.parent_path() / file};
+  for (const fs::path& place : places) {
+    if (!fs::is_regular_file(place)) continue;
+    const std::uintmax_t bytes = fs::file_size(place), stated = stated_bytes(description, shown);
+    if (bytes == stated) return place.string();
+    throw Error(escaped(place.string()), fmt::format("{} bytes where {} says {}", bytes, shown, stated), "", "run " + fetch);
+  }
+  throw Error(name, fmt::format("{} is not in {}", escaped(file.string()), escaped(cache_folder().string())), "", "run " + fetch);
+}
+
+}  // namespace
+
+std::string find_model(const std::string& file_or_name) {
+  if (file_or_name.empty()) throw Error("model", "is empty", known_models());
+  if (fs::is_regular_file(file_or_name)) return file_or_name;
+  const bool is_path = file_or_name.find('/') != std::string::npos || file_or_name.ends_with(".gguf");
+  if (is_path) throw Error(escaped(file_or_name), fs::exists(file_or_name) ? "is not a regular file" : "no such file");
+  for (const fs::path& folder : description_folders()) {
+    const fs::path description = folder / (file_or_name + ".yaml");
+    if (fs::is_regular_file(description)) return described_file(description, file_or_name);
+  }
+  throw Error(escaped(file_or_name), "no such model", known_models());
+}
+
+}  // namespace patchbay
