@@ -82,6 +82,44 @@ void add_logits(CLI::App& app, Outcome& outcome) {
       logits);
 }
 
+void add_check(CLI::App& app, Outcome& outcome) {
+  add<CheckOptions>(
+      app, outcome, "check", "Whether a model file or an experiment is sound: 0, or 1 and the reason",
+      [](CLI::App& command, CheckOptions& options) {
+        command.add_option("file", options.file, "A model file, or an experiment (.yaml)")->required();
+        json_flag(command, options.json);
+      },
+      check);
+}
+
+void add_inspect(CLI::App& app, Outcome& outcome) {
+  add<InspectOptions>(
+      app, outcome, "inspect", "What a model file holds",
+      [](CLI::App& command, InspectOptions& options) {
+        command.add_option("model,--model", options.model.model, "A GGUF file, or the name of a file in configs/models")
+            ->required();
+        threads(command, options.model.threads);
+        json_flag(command, options.model.json);
+        command.add_flag("--tensors", options.tensors, "Every tensor, its type, size and shape");
+        assignments(command, options.model.assignments);
+      },
+      inspect);
+}
+
+void add_tokenize(CLI::App& app, Outcome& outcome) {
+  add<TokenizeOptions>(
+      app, outcome, "tokenize", "The tokens of a text",
+      [](CLI::App& command, TokenizeOptions& options) {
+        model(command, options.model);
+        command.add_option("text", options.text, "The text");
+        command.add_option("--file", options.file, "A file that holds the text");
+        command.add_flag("--parse-special", options.parse_special, "Text of special tokens becomes those tokens");
+        command.add_flag("--add-special", options.add_special, "Begin and end as the model says (BOS, EOS)");
+        assignments(command, options.model.assignments);
+      },
+      tokenize);
+}
+
 struct GenerateCommand {
   GenerateOptions options;
   std::map<std::string, std::string> short_forms;  ///< --temperature and the like, as given
@@ -124,6 +162,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "patchbay " PATCHBAY_VERSION " (" PATCHBAY_BUILD_ID ")");
   add_list(app, outcome);
   add_describe(app, outcome);
+  add_check(app, outcome);
+  add_inspect(app, outcome);
+  add_tokenize(app, outcome);
   add_logits(app, outcome);
   add_generate(app, outcome);
   try {

@@ -1,0 +1,75 @@
+// patchbay check FILE: is this model file, or this experiment, sound? 0, or 1 with one line of reason.
+//
+// --json: {"file", "kind": "model" or "config", "valid", "reason" where not valid, "warnings": [..]}.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common.h"
+#include "config.h"
+
+namespace patchbay::app {
+namespace {
+
+bool is_config(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string();
+  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (extension != ".yaml" && extension != ".yml") return false;
+  char magic[4] = {};
+  if (std::filesystem::is_regular_file(path)) std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  return std::string_view(magic, sizeof magic) != "GGUF";  // a model under a wrong name is still a model
+}
+
+/// Bytes after the last tensor and its padding: harmless to us, but something may hide there.
+void warn_of_trailing_bytes(const ModelFile& file, std::vector<std::string>& warnings) {
+  const auto alignment = static_cast<std::int64_t>(file.maybe_integer("general.alignment").value_or(32));
+  const std::int64_t end = file.file_bytes() - file.trailing_bytes();
+  const std::int64_t padding = (alignment - end % alignment) % alignment;
+  if (file.trailing_bytes() <= padding) return;
+  warnings.push_back(fmt::format("{} bytes after the last tensor belong to no model", file.trailing_bytes() - padding));
+}
+
+std::vector<std::string> check_model_file(const std::string& path) {
+  const auto file = ModelFile::open(path);
+  check_model(*file);
+  std::vector<std::string> warnings;
+  warn_of_trailing_bytes(*file, warnings);
+  return warnings;
+}
+
+}  // namespace
+
+int check(const CheckOptions& options) {
+  const bool config = is_config(options.file);
+  std::vector<std::string> warnings;
+  std::string reason;
+  try {
+    if (config) {
+      parse_yaml_file(options.file);
+    } else {
+      warnings = check_model_file(options.file);
+    }
+  } catch (const std::exception& error) {
+    reason = printable(error.what());
+  }
+  if (options.json) {
+    nlohmann::json result = {{"file", options.file}, {"kind", config ? "config" : "model"}, {"valid", reason.empty()}};
+    result["warnings"] = warnings;
+    if (!reason.empty()) result["reason"] = reason;
+    fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return reason.empty() ? 0 : 1;
+  }
+  for (const std::string& warning : warnings) fmt::print(stderr, "{}: warning: {}\n", printable(options.file), warning);
+  if (!reason.empty()) {
+    fmt::print(stderr, "{}\n", reason);
+    return 1;
+  }
+  fmt::print("{}: a sound {}\n", printable(options.file), config ? "config" : "model file");
+  return 0;
+}
+
+}  // namespace patchbay::app

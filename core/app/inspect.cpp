@@ -1,0 +1,144 @@
+// patchbay inspect MODEL: what a model file holds. Settings, where given, are checked against it (shapes, formats), as `plan`
+// does.
+//
+// --json: {"file", "gguf_version", "file_bytes", "architecture", "name", "hyperparameters": {..}, "tokenizer": {..},
+// "parameters", "weights_bytes", "bits_per_weight",
+// "types": [{"type", "tensors", "parameters", "bytes", "bits_per_weight", "computed"}]} and with --tensors
+// "tensors": [{"name", "type", "shape", "bytes"}], shapes as in the file: the first extent varies fastest.
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common.h"
+#include "utf8.h"
+
+namespace patchbay::app {
+namespace {
+
+using nlohmann::json;
+
+std::int64_t parameters_of(const FileTensor& tensor) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : tensor.shape) count *= extent;
+  return count;
+}
+
+double bits_per_weight(std::int64_t bytes, std::int64_t parameters) {
+  return parameters > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(parameters) : 0.0;
+}
+
+/// A value as JSON; an array by its length, so that vocabularies don't flood the output.
+json value_json(const MetaEntry& entry) {
+  const auto convert = [](const auto& value) -> json {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string_view> || requires { value + 1; }) {
+      return value;
+    } else {
+      return fmt::format("{} values", value.size());
+    }
+  };
+  return std::visit(convert, entry.value);
+}
+
+/// All keys that begin with `prefix`, without it.
+json values_under(const ModelFile& file, const std::string& prefix) {
+  json values = json::object();
+  for (const MetaEntry& entry : file.metadata()) {
+    if (entry.key.starts_with(prefix)) values[std::string(entry.key.substr(prefix.size()))] = value_json(entry);
+  }
+  return values;
+}
+
+struct TypeTotal { std::int64_t tensors = 0, parameters = 0, bytes = 0; bool computed = false; };
+
+json types_json(const ModelFile& file) {
+  std::map<std::string_view, TypeTotal> totals;
+  for (const FileTensor& tensor : file.tensors()) {
+    TypeTotal& total = totals[tensor.type_name];
+    ++total.tensors;
+    total.parameters += parameters_of(tensor);
+    total.bytes += tensor.bytes;
+    total.computed = !tensor.format.empty();
+  }
+  json types = json::array();
+  for (const auto& [name, total] : totals) {
+    types.push_back({{"type", name}, {"tensors", total.tensors}, {"parameters", total.parameters}, {"bytes", total.bytes},
+                     {"bits_per_weight", bits_per_weight(total.bytes, total.parameters)}, {"computed", total.computed}});
+  }
+  return types;
+}
+
+json summary(const ModelFile& file) {
+  const std::string architecture(file.maybe_string("general.architecture").value_or(""));
+  std::int64_t parameters = 0, bytes = 0;
+  for (const FileTensor& tensor : file.tensors()) parameters += parameters_of(tensor), bytes += tensor.bytes;
+  json result = {{"file", file.path()}, {"gguf_version", file.version()}, {"file_bytes", file.file_bytes()}};
+  result["architecture"] = architecture;
+  if (const auto name = file.maybe_string("general.name")) result["name"] = *name;
+  if (!architecture.empty()) result["hyperparameters"] = values_under(file, architecture + ".");
+  result["tokenizer"] = values_under(file, "tokenizer.ggml.");
+  result["parameters"] = parameters;
+  result["weights_bytes"] = bytes;
+  result["bits_per_weight"] = bits_per_weight(bytes, parameters);
+  result["types"] = types_json(file);
+  return result;
+}
+
+json tensors_json(const ModelFile& file) {
+  json tensors = json::array();
+  for (const FileTensor& tensor : file.tensors()) {
+    tensors.push_back({{"name", tensor.name}, {"type", tensor.type_name}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
+  }
+  return tensors;
+}
+
+std::string shown(const json& value) { return value.is_string() ? escaped(value.get<std::string>(), 100) : value.dump(); }
+
+void print_group(const char* title, const json& values) {
+  if (values.empty()) return;
+  fmt::print("\n{}\n", title);
+  for (const auto& [key, value] : values.items()) fmt::print("  {:<36} {}\n", escaped(key), shown(value));
+}
+
+void print(const json& model) {
+  fmt::print("{}\n", escaped(model["file"].get<std::string>()));
+  if (model.contains("name")) fmt::print("  {:<36} {}\n", "name", shown(model["name"]));
+  fmt::print("  {:<36} GGUF version {}, {} bytes\n", "container", model["gguf_version"].dump(), model["file_bytes"].dump());
+  fmt::print("  {:<36} {}\n", "architecture", shown(model["architecture"]));
+  fmt::print("  {:<36} {:.1f} million\n", "parameters", model["parameters"].get<double>() / 1e6);
+  fmt::print("  {:<36} {:.1f} MB, {:.3f} bits per weight\n", "weights", model["weights_bytes"].get<double>() / 1e6,
+             model["bits_per_weight"].get<double>());
+  print_group("architecture", model.value("hyperparameters", json::object()));
+  print_group("tokenizer", model["tokenizer"]);
+  fmt::print("\n{:<12} {:>8} {:>14} {:>14} {:>8}\n", "type", "tensors", "parameters", "bytes", "bits");
+  for (const json& type : model["types"]) {
+    fmt::print("{:<12} {:>8} {:>14} {:>14} {:>8.3f}{}\n", type["type"].get<std::string>(), type["tensors"].dump(),
+               type["parameters"].dump(), type["bytes"].dump(), type["bits_per_weight"].get<double>(),
+               type["computed"].get<bool>() ? "" : "  known, not computed");
+  }
+  if (!model.contains("tensors")) return;
+  fmt::print("\n{:<36} {:<8} {:>14}  shape, fastest first\n", "tensor", "type", "bytes");
+  for (const json& tensor : model["tensors"]) {
+    fmt::print("{:<36} {:<8} {:>14}  {}\n", escaped(tensor["name"].get<std::string>()), tensor["type"].get<std::string>(),
+               tensor["bytes"].dump(), tensor["shape"].dump());
+  }
+}
+
+}  // namespace
+
+int inspect(const InspectOptions& options) {
+  const auto file = ModelFile::open(find_model(options.model.model));
+  check_model(*file);
+  if (!options.model.assignments.empty()) check_run(*file, run_config(options.model.assignments, options.model.threads));
+  json result = summary(*file);
+  if (options.tensors) result["tensors"] = tensors_json(*file);
+  if (options.model.json) {
+    fmt::print("{}\n", result.dump(-1, ' ', false, json::error_handler_t::replace));
+  } else {
+    print(result);
+  }
+  return 0;
+}
+
+}  // namespace patchbay::app

@@ -1,0 +1,31 @@
+// patchbay tokenize TEXT | --file F: the tokens of a text.
+//
+// --json: {"tokens": [..]}; plain: one line per token, its number and its bytes, made safe for a terminal.
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common.h"
+#include "utf8.h"
+
+namespace patchbay::app {
+
+int tokenize(const TokenizeOptions& options) {
+  std::vector<std::string> settings = options.model.assignments;
+  // With --file there is no TEXT: the first word is a setting like the others.
+  if (options.file && options.text) settings.insert(settings.begin(), *options.text);
+  if (!options.file && !options.text) throw Error("tokenize", "nothing to tokenise", "TEXT, or --file F");
+  if (!settings.empty()) run_config(settings, options.model.threads);  // no setting changes tokens, but a wrong one is an error
+  const std::string text = options.file ? read_text_file(*options.file) : *options.text;
+  const auto tokenizer = make_tokenizer(*ModelFile::open(find_model(options.model.model)));
+  const std::vector<Token> tokens = tokenizer->encode(text, options.parse_special, options.add_special);
+  if (options.model.json) {
+    fmt::print("{}\n", nlohmann::json({{"tokens", tokens}}).dump());
+    return 0;
+  }
+  for (const Token token : tokens) fmt::print("{:>8}  '{}'\n", token, escaped(tokenizer->piece(token, true)));
+  return 0;
+}
+
+}  // namespace patchbay::app

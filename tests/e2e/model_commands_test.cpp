@@ -1,0 +1,93 @@
+// The program's check, inspect and tokenize, run as a user runs them.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "gguf_writer.h"
+#include "support.h"
+
+using nlohmann::json;
+namespace test = patchbay::test;
+
+namespace {
+
+struct Result { int code = -1; std::string out; };
+
+/// Both streams together.
+Result patchbay_run(const std::string& arguments) {
+  Result result;
+  std::FILE* pipe = ::popen((PATCHBAY_BINARY_DIR "/bin/patchbay " + arguments + " 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  char buffer[4096];
+  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) result.out.append(buffer, n);
+  result.code = WEXITSTATUS(::pclose(pipe));
+  return result;
+}
+
+class File {
+ public:
+  File(const std::string& name, const std::string& bytes)
+      : path_(std::filesystem::temp_directory_path() / ("patchbay_" + name)) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+  }
+  ~File() { std::filesystem::remove(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("check: 0 for a sound file, 1 and one line of reason for another") {
+  test::GgufWriter writer;
+  writer.tensor("w", {4}, {1, 2, 3, 4});
+  const File good("good.gguf", writer.bytes()), cut("cut.gguf", writer.bytes().substr(0, 60));
+  const File tail("tail.gguf", writer.bytes() + "??");
+  CHECK(patchbay_run("check " + good.path()).code == 0);
+  const Result refused = patchbay_run("check " + cut.path());
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.out, Catch::Contains("truncated") && Catch::Contains("at byte"));
+  CHECK(std::count(refused.out.begin(), refused.out.end(), '\n') == 1);
+  const Result warned = patchbay_run("check --json " + tail.path());
+  CHECK(warned.code == 0);
+  CHECK(json::parse(warned.out)["warnings"].size() == 1);
+  const json reason = json::parse(patchbay_run("check --json " + cut.path()).out);
+  CHECK(reason["valid"] == false);
+  CHECK(reason["kind"] == "model");
+}
+
+TEST_CASE("check: an experiment, and a model under the name of one") {
+  test::GgufWriter writer;
+  writer.tensor("w", {1}, {1});
+  const File bad("bad.yaml", "name: [unfinished\n"), model("model.yaml", writer.bytes());
+  const Result refused = patchbay_run("check " + bad.path());
+  CHECK(refused.code == 1);
+  CHECK(std::count(refused.out.begin(), refused.out.end(), '\n') == 1);
+  CHECK(json::parse(patchbay_run("check --json " + model.path()).out)["kind"] == "model");
+}
+
+TEST_CASE("inspect and tokenize on the real model") {
+  const std::string model = test::smollm2_path();
+  PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
+  const json facts = json::parse(patchbay_run("inspect smollm2-135m --json --tensors").out);
+  CHECK(facts["architecture"] == "llama");
+  CHECK(facts["parameters"] == 134515008);
+  CHECK(facts["tensors"].size() == 272);
+  CHECK(facts["types"].size() == 3);
+  CHECK(facts["tokenizer"]["tokens"] == "49152 values");
+  CHECK(facts["bits_per_weight"].get<double>() == Approx(96576768 * 8.0 / 134515008));
+  CHECK_THAT(patchbay_run("inspect " + model).out, Catch::Contains("134.5 million"));
+
+  const Result hello = patchbay_run("tokenize --model smollm2-135m --json 'Hello, world!'");
+  CHECK(json::parse(hello.out)["tokens"] == json({19556, 28, 905, 17}));
+  const File text("text.txt", "<|im_start|>");
+  const Result special = patchbay_run("tokenize --model smollm2-135m --json --parse-special --file " + text.path());
+  CHECK(json::parse(special.out)["tokens"] == json({1}));
+  CHECK_THAT(patchbay_run("tokenize --model smollm2-135m \"$(printf '\\033[31m')\"").out, Catch::Contains("'\\x1b'"));
+  CHECK(patchbay_run("tokenize --model smollm2-135m").code == 1);
+}
