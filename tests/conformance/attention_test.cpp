@@ -5,39 +5,46 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "kv_support.h"
 #include "registry.h"
+#include "support.h"
 
 namespace patchbay::test {
 namespace {
 
-/// A cache with known contents, and queries for it: sequence s has committed[s] tokens and rows[s] tentative ones.
+/// One sequence's queries (S,H,D), keys and values (S,G,D).
+struct Tokens {
+  std::vector<float> q, k, v;
+};
+
+/// A step over caches with known contents: sequence s has committed[s] tokens and rows[s] tentative ones.
 struct Scene {
   AttentionSpec spec;
   std::string store = "contiguous", format = "fp32", block_size = "16";
   std::vector<std::int64_t> committed, rows;
   std::vector<std::vector<std::uint8_t>> trees;  // empty: causal
+  std::vector<Tokens> tokens;                    // empty: random, by seed
   std::uint32_t seed = 1;
-  float spread = 1.0f;  // of queries and keys
+  float spread = 1.0f;  // of random queries and keys
 };
 
-/// All tokens of sequence s: values depend on seed, s and the token only, not on how it is fed.
-struct Tokens {
-  std::vector<float> q, k, v;
-};
+/// All tokens of sequence s. Random ones depend on seed, s and the token only, not on how they are fed.
 Tokens tokens_of(const Scene& scene, std::size_t s) {
+  if (!scene.tokens.empty()) return scene.tokens[s];
   const std::int64_t n = scene.committed[s] + scene.rows[s], d = scene.spec.head_size;
   std::mt19937 random(scene.seed * 1000 + static_cast<std::uint32_t>(s));
   Tokens tokens;
+  const auto append = [&](std::vector<float>& to, int heads, float spread) {
+    const auto values = random_values(random, heads * d, spread);
+    to.insert(to.end(), values.begin(), values.end());
+  };
   for (std::int64_t t = 0; t < n; ++t) {  // token by token, so that a longer sequence begins like a shorter one
-    for (auto [to, heads, spread] :
-         {std::tuple{&tokens.q, scene.spec.heads, scene.spread}, std::tuple{&tokens.k, scene.spec.kv_heads, scene.spread},
-          std::tuple{&tokens.v, scene.spec.kv_heads, 1.0f}}) {
-      const auto values = random_values(random, heads * d, spread);
-      to->insert(to->end(), values.begin(), values.end());
-    }
+    append(tokens.q, scene.spec.heads, scene.spread);
+    append(tokens.k, scene.spec.kv_heads, scene.spread);
+    append(tokens.v, scene.spec.kv_heads, 1.0f);
   }
   return tokens;
 }
@@ -141,6 +148,33 @@ std::vector<std::uint8_t> random_tree(std::mt19937& random, std::int64_t n) {
     tree[i * n + i] = 1;
   }
   return tree;
+}
+
+std::vector<float> floats(const std::string& hex) {
+  std::vector<float> values(hex.size() / 8);
+  for (std::size_t i = 0; i < 4 * values.size(); ++i) {
+    const auto byte = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+    std::memcpy(reinterpret_cast<std::byte*>(values.data()) + i, &byte, 1);
+  }
+  return values;
+}
+
+TEST_CASE("attention: equals PyTorch's") {
+  const auto golden = nlohmann::json::parse(read_file(source_path("tests/golden/attention/attention.json")));
+  for_each_attention([&](Attention& attention) {
+    for (const auto& expected : golden["cases"]) {
+      INFO(expected["name"].get<std::string>());
+      Scene scene;
+      scene.spec = spec(expected["heads"], expected["kv_heads"], expected["head_size"], expected["window"], expected["soft_cap"]);
+      scene.committed = {expected["committed"]};
+      scene.rows = {expected["rows"]};
+      scene.trees = {expected["tree"].get<std::vector<std::uint8_t>>()};
+      Tokens tokens{floats(expected["q"]), floats(expected["k"]), floats(expected["v"])};
+      tokens.q.insert(tokens.q.begin(), scene.committed[0] * scene.spec.heads * scene.spec.head_size, 0.0f);  // long gone
+      scene.tokens = {tokens};
+      require_close(attend(attention, scene), floats(expected["out"]), 2e-6);
+    }
+  });
 }
 
 TEST_CASE("attention: equals naive for shapes, ratios, windows, caps, formats and stores") {
