@@ -1,16 +1,19 @@
 // bench_kernels: how fast a backend multiplies the shapes of SmolLM2, beside what the machine could do.
 //
-//   bench_kernels [--backend cpu] [--kernel avx2] [--threads 2] [--seconds 1] [--processor-time]
+//   bench_kernels [--backend cpu] [--kernel avx2] [--threads 2] [--seconds 1] [--only affine|fp32|elementwise] [--processor-time]
+//
+// --processor-time, with --threads 1, counts the processor's time, which other programs disturb less; --seconds are per line.
 //
 // Weights of a decode step come from memory, so each shape is measured over as many copies as make up 96 MB. Every line is the
 // best of many short samples: on a shared machine the best is what repeats.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "patchbay/backend.h"
@@ -133,7 +136,7 @@ void elementwise(Ops& ops, double seconds) {
   }
 }
 
-PluginSpec spec(const std::string& type, const std::string& kernel, int threads) {
+PluginSpec spec(const std::string& type, const std::string& kernel, const std::string& threads) {
   auto settings = std::make_shared<Settings>();
   settings->kind = Settings::Kind::map;
   const auto set = [&](const char* key, const std::string& value) {
@@ -144,28 +147,31 @@ PluginSpec spec(const std::string& type, const std::string& kernel, int threads)
     settings->entries.emplace_back(key, node);
   };
   if (!kernel.empty()) set("kernel", kernel);
-  set("threads", std::to_string(threads));
+  set("threads", threads);
   return {type, settings};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("How fast a backend's kernels run on the shapes of SmolLM2");
-  std::string backend_name = "cpu", kernel, only;
-  int threads = 0;
-  double seconds = 1.0;
-  app.add_option("--backend", backend_name, "backend");
-  app.add_option("--kernel", kernel, "kernel set; the best by default");
-  app.add_option("--threads", threads, "0: all");
-  app.add_option("--seconds", seconds, "time spent on each line");
-  app.add_flag("--processor-time", processor_time, "with --threads 1: processor time, which a busy machine disturbs less");
-  app.add_option("--only", only, "affine, fp32 or elementwise");
-  CLI11_PARSE(app, argc, argv);
+  std::map<std::string, std::string> options = {{"--backend", "cpu"}, {"--kernel", ""}, {"--threads", "0"}, {"--seconds", "1"}, {"--only", ""}};
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) == "--processor-time") {
+      processor_time = true;
+    } else if (options.contains(argv[i]) && i + 1 < argc) {
+      options[argv[i]] = argv[i + 1];
+      ++i;
+    } else {
+      fmt::print(stderr, "bench_kernels: {}: unknown or without a value; see the top of tests/bench/kernels.cpp\n", argv[i]);
+      return 2;
+    }
+  }
   try {
-    const auto backend = make<Backend>(spec(backend_name, kernel, threads));
+    const auto backend = make<Backend>(spec(options["--backend"], options["--kernel"], options["--threads"]));
+    const double seconds = std::stod(options["--seconds"]);
+    const std::string only = options["--only"];
     Ops& ops = backend->ops();
-    fmt::print("{} {}, {} threads\n", backend_name, ops.kernel(), ops.device().concurrency());
+    fmt::print("{} {}, {} threads\n", options["--backend"], ops.kernel(), ops.device().concurrency());
     if (only.empty() || only == "affine") {
       for (const Shape& shape : {Shape{576, 576, 4}, {192, 576, 4}, {1536, 576, 4}, {576, 1536, 4}, {1536, 576, 8}, {49152, 576, 8}}) {
         affine(ops, shape, seconds);
@@ -175,7 +181,7 @@ int main(int argc, char** argv) {
       for (const Shape& shape : {Shape{576, 576, 32}, {1536, 576, 32}, {576, 1536, 32}}) fp32(ops, shape, seconds);
     }
     if (only.empty() || only == "elementwise") elementwise(ops, seconds);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     fmt::print(stderr, "bench_kernels: {}\n", error.what());
     return 1;
   }
