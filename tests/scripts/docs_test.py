@@ -1,0 +1,63 @@
+"""The texts of the repository hold together: links lead somewhere, and every plugin's folder is a lesson."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = {"build", "results", ".venv", ".git"}
+LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+FORMULA = re.compile(r"\(([A-Z]{1,2}[0-9]+)\)")
+MARKERS = ("<!-- parameters -->", "<!-- /parameters -->", "<!-- results -->", "<!-- /results -->")
+
+
+def markdown_files():
+    return [p for p in ROOT.rglob("*.md") if not SKIPPED & set(p.relative_to(ROOT).parts)]
+
+
+def plugin_folders():
+    return sorted(p.parent for p in (ROOT / "plugins").glob("*/*/CMakeLists.txt"))
+
+
+class Documents(unittest.TestCase):
+    def test_every_relative_link_leads_somewhere(self):
+        self.assertGreater(len(markdown_files()), 5)
+        for path in markdown_files():
+            for target in LINK.findall(CODE.sub("", path.read_text(encoding="utf-8"))):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                with self.subTest(file=str(path.relative_to(ROOT)), link=target):
+                    self.assertTrue((path.parent / target).exists())
+
+
+class PluginFolders(unittest.TestCase):
+    def test_there_are_plugins(self):
+        self.assertGreater(len(plugin_folders()), 20)
+
+    def test_each_has_the_parts_of_a_lesson(self):
+        for folder in plugin_folders():
+            name = folder.name
+            for part in (f"{name}.cpp", f"{name}.yaml", "README.md"):
+                with self.subTest(plugin=name, part=part):
+                    self.assertTrue((folder / part).is_file())
+
+    def test_each_readme_has_the_markers_of_its_generated_tables(self):
+        for folder in plugin_folders():
+            with self.subTest(plugin=folder.name):
+                text = (folder / "README.md").read_text(encoding="utf-8")
+                places = [text.find(marker) for marker in MARKERS]
+                self.assertNotIn(-1, places)
+                self.assertEqual(places, sorted(places))
+
+    def test_each_formula_tagged_in_the_code_is_in_the_readme(self):
+        for folder in plugin_folders():
+            for source in [*folder.glob("*.cpp"), *folder.glob("*.h")]:
+                comments = " ".join(re.findall(r"//.*", source.read_text(encoding="utf-8")))
+                with self.subTest(source=str(source.relative_to(ROOT))):
+                    known = set(FORMULA.findall((folder / "README.md").read_text(encoding="utf-8")))
+                    self.assertEqual(set(FORMULA.findall(comments)) - known, set())
+
+
+if __name__ == "__main__":
+    unittest.main()
