@@ -36,6 +36,12 @@ Session& session(const Pairing& pairing, const std::string& format = "fp32") {
 
 std::vector<float> copied(View<const float, 1> row) { return {row.data, row.data + row.size()}; }
 
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = a.size() == b.size() ? 0.0 : INFINITY;
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - b[i]));
+  return largest;
+}
+
 std::vector<TokenRow> chain(SeqId seq, const std::vector<Token>& tokens, bool all_logits) {
   std::vector<TokenRow> rows;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -113,7 +119,7 @@ TEST_CASE("SmolLM2: sequences with different decoders in one batch give what eac
   PATCHBAY_NEEDS(model, "the SmolLM2 file");
   const std::vector<std::pair<std::string, std::string>> wanted = {
       {"The capital of France is", "greedy"},
-      {"one two three one two three one two", "{type: speculative, k: 5, drafter: lookup}"},
+      {"The cat sat on the mat. The cat sat on the mat. The cat sat on the mat. The cat", "{type: speculative, k: 5, drafter: lookup}"},
       {"Once upon a time", "sampling"},
       {"def add(a, b):\n    return a + b\n\ndef add3(a, b, c):\n", "{type: speculative, k: 3, accept: sample, drafter: lookup}"}};
   for (const Pairing& pairing : kPairings) {
@@ -156,11 +162,11 @@ TEST_CASE("SmolLM2: whole prompt, chunks, token by token and a fork give the sam
         from = to;
       }
       INFO(pairing.first << " + " << pairing.second << ", chunks of " << size);
-      CHECK(logits == whole);
+      CHECK(distance(logits, whole) == 0.0);
       // A fork that steps back one token and takes it again must see the same.
       const SeqId twin = runner.fork(seq);
       runner.rollback(twin, 1);
-      CHECK(copied(runner.forward(chain(twin, {tokens.back()}, false)).logits[0]) == whole);
+      CHECK(distance(copied(runner.forward(chain(twin, {tokens.back()}, false)).logits[0]), whole) == 0.0);
       runner.commit(twin, {});
       runner.close(twin);
       runner.close(seq);
@@ -168,11 +174,11 @@ TEST_CASE("SmolLM2: whole prompt, chunks, token by token and a fork give the sam
   }
 }
 
-TEST_CASE("SmolLM2: a tree of drafts gives each branch the logits it has as a chain") {
+TEST_CASE("SmolLM2: a tree of drafts gives each branch the logits it has as a chain, to 1e-3") {
   const std::string model = test::smollm2_path();
   PATCHBAY_NEEDS(model, "the SmolLM2 file");
   for (const Pairing& pairing : kPairings) {
-    Session& s = session(pairing, "fp16");
+    Session& s = session(pairing);
     ModelRunner& runner = s.runner();
     const auto prompt = s.tokenizer().encode("The capital of", true, true);
     const auto with = [&](std::vector<Token> more) {
@@ -193,8 +199,10 @@ TEST_CASE("SmolLM2: a tree of drafts gives each branch the logits it has as a ch
     runner.commit(seq, {});
     runner.close(seq);
     INFO(pairing.first << " + " << pairing.second);
-    CHECK(first == last_logits(runner, with({100, 200})));
-    CHECK(second == last_logits(runner, with({300, 400})));
-    CHECK(after == last_logits(runner, with({300, 400, 500})));  // the kept branch goes on as if it had been the only one
+    CHECK(distance(first, last_logits(runner, with({100, 200}))) < 1e-3);
+    CHECK(distance(second, last_logits(runner, with({300, 400}))) < 1e-3);
+    // The kept branch goes on as if it had been the only one. (A branch's slots are other ones than a chain's, so a tiled sum
+    // rounds otherwise: equal to the bit only where attention goes slot by slot.)
+    CHECK(distance(after, last_logits(runner, with({300, 400, 500}))) < 1e-3);
   }
 }
