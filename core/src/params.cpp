@@ -163,7 +163,7 @@ void SettingsReader::kernel(const char* name, KernelChoice& value, std::span<con
 }
 void SettingsReader::plugin(const char* name, PluginSpec& value, std::string_view kind, Doc) {
   const Settings* given = take(name);
-  if (given != nullptr) value = plugin_spec(*given, name);
+  if (given != nullptr) value = plugin_spec(*given, name, value.type);
   Registry& registry = Registry::instance();
   if (value.type.empty()) throw Error(where_of(settings_, label_, name), "missing value", joined(registry.names(kind)));
   if (given == nullptr) return;
@@ -200,7 +200,7 @@ void read_settings(const Settings* settings, std::string_view label, FunctionRef
   reader.finish();
 }
 
-PluginSpec plugin_spec(const Settings& value, const std::string& key) {
+PluginSpec plugin_spec(const Settings& value, const std::string& key, const std::string& default_type) {
   const std::string where = value.where.empty() ? key : value.where;
   if (value.kind != Settings::Kind::map) {
     Settings defaults;  // empty, but it knows where the name was given
@@ -209,11 +209,11 @@ PluginSpec plugin_spec(const Settings& value, const std::string& key) {
     return {read_text(value), std::make_shared<const Settings>(std::move(defaults))};
   }
   const Settings* type = value.find("type");
-  if (type == nullptr) throw Error(join_where(where, "type"), "missing key", "the plugin's name");
+  if (type == nullptr && default_type.empty()) throw Error(join_where(where, "type"), "missing key", "the plugin's name");
   Settings parameters = value;
   parameters.where = where;
   std::erase_if(parameters.entries, [](const auto& entry) { return entry.first == "type"; });
-  return {read_text(*type), std::make_shared<const Settings>(std::move(parameters))};
+  return {type != nullptr ? read_text(*type) : default_type, std::make_shared<const Settings>(std::move(parameters))};
 }
 
 }  // namespace patchbay

@@ -53,7 +53,8 @@ class PATCHBAY_API Registry {
 /// True when `word` names the kind `folder`: the folder itself, its singular, or the technique's full name ("weight_format").
 PATCHBAY_API bool names_kind(std::string_view word, const std::string& folder);
 
-/// A plugin named in settings: a scalar (its type), or a map with `type` and its parameters.
-PATCHBAY_API PluginSpec plugin_spec(const Settings& value, const std::string& key);
+/// A plugin named in settings: a scalar (its type), or a map with `type` and its parameters. A map without `type` sets
+/// parameters of the default type, where there is one (kv_store.format=int8).
+PATCHBAY_API PluginSpec plugin_spec(const Settings& value, const std::string& key, const std::string& default_type = {});
 
 }  // namespace patchbay

@@ -172,7 +172,7 @@ TEST_CASE("nested plugins: a name, or a map with type, checked where they stand"
   CHECK(p.format.type == "int8");
   REQUIRE(p.format.settings != nullptr);
   CHECK(p.format.settings->entries.empty());
-  CHECK_THAT(refusal(" {format: {bits: 4}}"), Contains("a.yaml:1: p.format.type: missing key"));
+  CHECK(read(" {format: {bits: 4}}").format.type == "fp16");  // parameters of the default
   CHECK_THAT(refusal(" {format: itn8}"),
              Contains("a.yaml:1: p.format: kv_formats/itn8: unknown plugin") && Contains("did you mean int8?"));
   CHECK_THAT(refusal(" {format: {type: itn8}}"), Contains("a.yaml:1: p.format.type"));
@@ -182,6 +182,8 @@ TEST_CASE("nested plugins: a name, or a map with type, checked where they stand"
   const auto visit = [&](Fields& f) { f.plugin("format", required, "kv_formats", {"no default"}); };
   CHECK_THAT(refusal([&] { read_settings(nullptr, "example", visit); }),
              Contains("example: format: missing value") && Contains("int8"));
+  const Settings untyped = parse_yaml("format: {bits: 4}\n", "a.yaml");
+  CHECK_THAT(refusal([&] { read_settings(&untyped, "example", visit); }), Contains("a.yaml:1: format.type: missing key"));
 }
 
 TEST_CASE("hostile text in a value or key is shown escaped and short") {

@@ -89,6 +89,9 @@ TEST_CASE("short forms and assignments") {
   CHECK(assigned({"weights=none", "weights.targets=all"}).quantize_all);
   const RunConfig config = assigned({"kv_store=paged", "kv_store.format=int8", "threads=2", "max_batched_tokens=16"});
   CHECK(config.kv_store.type == "paged");
+  const RunConfig defaults = assigned({"kv_store.format=int8"});  // parameters of the default store
+  CHECK(defaults.kv_store.type == "contiguous");
+  CHECK(effective(defaults)["kv_store"]["format"]["type"] == "int8");
   CHECK(effective(config)["kv_store"]["format"]["type"] == "int8");
   CHECK(config.threads == 2);
   CHECK(config.max_batched_tokens == 16);
