@@ -58,7 +58,7 @@ class NgramIndex {
 class Lookup final : public Drafter {
  public:
   struct Params {
-    int ngram_max = 3, ngram_min = 1;
+    int ngram_max = 3, ngram_min = 2;
     void visit(Fields& f) {
       f.integer("ngram_max", ngram_max, 1, 16, {"longest n-gram looked up first", "token"});
       f.integer("ngram_min", ngram_min, 1, 16, {"shortest n-gram that is still trusted", "token"});
