@@ -108,31 +108,6 @@ TEST_CASE("a draft may be a tree: the branch that the model takes is kept") {
   CHECK(result.passes == 8);  // 1 + 7 * 4 + 1
 }
 
-TEST_CASE("an end inside an accepted run ends the text there, and the cache agrees (S05)") {
-  FakeRunner runner;
-  const std::vector<Token> expected = runner.greedy({1, 2, 3}, 20);
-  for (int cut = 0; cut < 12; ++cut) {
-    const auto decoder = scripted([&](const Sequence& s) { return oracle_chain(runner, s, 5, 0); });
-    GenerationRequest r = request({1, 2, 3}, 20, decoder);
-    int seen = 0;
-    std::vector<Token> streamed;
-    r.on_token = [&](Token token) { streamed.push_back(token); };
-    r.is_end = [&](Token) { return seen++ == cut; };
-    const auto result = run_one(runner, r);
-    CHECK(result.finish == Finish::stop);
-    CHECK(result.tokens == std::vector<Token>(expected.begin(), expected.begin() + cut + 1));
-    CHECK(streamed == result.tokens);
-
-    // The same place reached by max_tokens; a stop that falls on it is a stop.
-    const auto by_length = run_one(runner, request({1, 2, 3}, cut + 1, decoder));
-    CHECK(by_length.finish == Finish::length);
-    CHECK(by_length.tokens == result.tokens);
-    seen = 0;
-    r.max_tokens = cut + 1;
-    CHECK(run_one(runner, r).finish == Finish::stop);
-  }
-}
-
 namespace {
 
 /// Keeps donated sequences; reuses the longest common beginning.
@@ -155,6 +130,37 @@ class Keeper : public KvPrefix {
 };
 
 }  // namespace
+
+TEST_CASE("an end inside an accepted run ends the text there, and the cache agrees (S05)") {
+  FakeRunner runner;
+  const std::vector<Token> expected = runner.greedy({1, 2, 3}, 20);
+  for (int cut = 0; cut < 12; ++cut) {
+    const auto decoder = scripted([&](const Sequence& s) { return oracle_chain(runner, s, 5, 0); });
+    GenerationRequest r = request({1, 2, 3}, 20, decoder);
+    int seen = 0;
+    std::vector<Token> streamed;
+    r.on_token = [&](Token token) { streamed.push_back(token); };
+    r.is_end = [&](Token) { return seen++ == cut; };
+    Keeper kept;
+    GenerationOptions options;
+    options.prefix = &kept;
+    const auto result = run_one(runner, r, options);
+    CHECK(result.finish == Finish::stop);
+    CHECK(result.tokens == std::vector<Token>(expected.begin(), expected.begin() + cut + 1));
+    std::vector<Token> cached{1, 2, 3};
+    cached.insert(cached.end(), result.tokens.begin(), result.tokens.end() - 1);
+    CHECK(runner.text(kept.kept.at(0).first) == cached);
+    CHECK(streamed == result.tokens);
+
+    // The same place reached by max_tokens; a stop that falls on it is a stop.
+    const auto by_length = run_one(runner, request({1, 2, 3}, cut + 1, decoder));
+    CHECK(by_length.finish == Finish::length);
+    CHECK(by_length.tokens == result.tokens);
+    seen = 0;
+    r.max_tokens = cut + 1;
+    CHECK(run_one(runner, r).finish == Finish::stop);
+  }
+}
 
 TEST_CASE("a finished sequence's cache is all tokens but the last emitted, and serves the next prompt") {
   FakeRunner runner;
