@@ -155,6 +155,54 @@ void add_generate(CLI::App& app, Outcome& outcome) {
       generate_with_short_forms);
 }
 
+void add_perplexity(CLI::App& app, Outcome& outcome) {
+  add<PerplexityOptions>(app, outcome, "perplexity", "Perplexity of a text under a named protocol",
+                         [](CLI::App& command, PerplexityOptions& options) {
+                           model(command, options.model);
+                           command.add_option("--text", options.text, "The text file")->required();
+                           command.add_option("--protocol", options.protocol, "patchbay or llama.cpp: which tokens of a window are scored");
+                           command.add_option("--window", options.window, "Tokens in a window");
+                           command.add_option("--chunks", options.chunks, "Windows to score; 0: all");
+                           assignments(command, options.model.assignments);
+                         }, perplexity);
+}
+
+void add_bench(CLI::App& app, Outcome& outcome) {
+  add<BenchOptions>(app, outcome, "bench", "Speed of prefill and of decoding after it",
+                    [](CLI::App& command, BenchOptions& options) {
+                      model(command, options.model);
+                      command.add_option("--prompt", options.prompt, "Tokens of the prompt");
+                      command.add_option("--generate", options.generate, "Tokens decoded after it");
+                      command.add_option("--repeat", options.repeat, "How often, after a warm-up");
+                      assignments(command, options.model.assignments);
+                    }, bench);
+}
+
+void experiment(CLI::App& command, std::string& file, std::vector<std::string>& list) {
+  command.add_option("file", file, "The experiment's YAML")->required();
+  command.add_option("key=value", list, "Changes the experiment (seed=1, evaluation.chunks=2) or its base (kv_store.format=int8)");
+}
+
+void add_plan(CLI::App& app, Outcome& outcome) {
+  add<PlanOptions>(app, outcome, "plan", "What an experiment would run; checks all of it, loads nothing",
+                   [](CLI::App& command, PlanOptions& options) {
+                     experiment(command, options.file, options.assignments);
+                     json_flag(command, options.json);
+                   }, plan);
+}
+
+void add_run(CLI::App& app, Outcome& outcome) {
+  add<RunOptions>(app, outcome, "run", "Runs an experiment: records in a folder, a table here",
+                  [](CLI::App& command, RunOptions& options) {
+                    experiment(command, options.file, options.assignments);
+                    command.add_option("--out", options.out, "Folder of the results; else the experiment's `out`, or results/NAME");
+                    command.add_flag("--resume", options.resume, "Go on in a folder: what is finished is kept");
+                    command.add_flag("--dry-run", options.dry_run, "Only plan");
+                    threads(command, options.threads);
+                    json_flag(command, options.json);
+                  }, run);
+}
+
 int main(int argc, char** argv) {
   CLI::App app("patchbay: a laboratory for LLM inference");
   Outcome outcome;
@@ -167,6 +215,10 @@ int main(int argc, char** argv) {
   add_tokenize(app, outcome);
   add_logits(app, outcome);
   add_generate(app, outcome);
+  add_perplexity(app, outcome);
+  add_bench(app, outcome);
+  add_plan(app, outcome);
+  add_run(app, outcome);
   try {
     app.parse(argc, argv);
     return outcome.code;

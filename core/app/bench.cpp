@@ -1,0 +1,78 @@
+// patchbay bench: how fast one configuration reads a prompt and decodes after it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common.h"
+#include "experiment/bootstrap.h"
+#include "experiment/environment.h"
+#include "experiment/metrics.h"
+#include "generation.h"
+
+namespace patchbay::app {
+namespace {
+
+/// Valid tokens without meaning, the same in every run: speed does not depend on which they are.
+std::vector<Token> random_prompt(int vocabulary, std::int64_t length) {
+  Rng rng(1);
+  std::vector<Token> tokens(length);
+  for (auto& token : tokens) token = static_cast<Token>(rng.uniform() * vocabulary);
+  return tokens;
+}
+
+/// A prompt and `generate` tokens after the first, which comes with the prompt.
+GenerationResult once(Session& session, const std::vector<Token>& prompt, std::int64_t generate) {
+  GenerationRequest request;
+  request.prompt = prompt;
+  request.max_tokens = generate + 1;
+  request.decoder = session.make_decoder();
+  request.processors = session.make_processors();
+  return patchbay::generate(session.runner(), {&request, 1}, {session.config().max_batched_tokens, &session.retention(), &session.prefix()})[0];
+}
+
+Json summary(const std::vector<double>& values) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return {{"median", median(values)}, {"min", *low}, {"max", *high}, {"values", values}};
+}
+
+}  // namespace
+
+int bench(const BenchOptions& options) {
+  if (options.prompt < 1 || options.generate < 1 || options.repeat < 1)
+    throw Error("bench", "--prompt, --generate and --repeat are counts", "1 or more");
+  const bool own_peak = reset_peak_memory();
+  const auto started = std::chrono::steady_clock::now();
+  const auto session = open_session(options.model, {options.prompt + options.generate + 1, 1});
+  const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  const auto prompt = random_prompt(session->runner().vocabulary(), options.prompt);
+  std::vector<double> prefill, decode;
+  for (int i = 0; i <= options.repeat; ++i) {
+    const auto result = once(*session, prompt, options.generate);
+    if (i == 0) continue;  // warm-up
+    prefill.push_back(static_cast<double>(options.prompt) / result.prefill_seconds);
+    decode.push_back(static_cast<double>(result.tokens.size() - 1) / result.decode_seconds);
+  }
+  const Json result = {{"prefill_tokens_per_s", summary(prefill)}, {"decode_tokens_per_s", summary(decode)}, {"prompt", options.prompt},
+                       {"generate", options.generate}, {"load_s", load_s}, {"peak_rss_bytes", peak_memory_bytes()},
+                       {"peak_rss_of", own_peak ? "loading and running" : "the whole process"}, {"threads", session->device().concurrency()},
+                       {"paths", session->paths()}, {"cpu", environment().cpu}, {"commit", environment().commit}};
+  if (options.model.json) {
+    fmt::print("{}\n", result.dump());
+    return 0;
+  }
+  const auto line = [&](const char* what, const Json& speeds) {
+    fmt::print("{:<24} {:>9.1f} tokens/s  (median of {}; {:.1f} to {:.1f})\n", what, speeds["median"].get<double>(), options.repeat,
+               speeds["min"].get<double>(), speeds["max"].get<double>());
+  };
+  line(fmt::format("prefill of {}", options.prompt).c_str(), result["prefill_tokens_per_s"]);
+  line(fmt::format("decode of {} after it", options.generate).c_str(), result["decode_tokens_per_s"]);
+  fmt::print("loaded in {:.2f} s, peak memory {:.0f} MiB, {} threads\n", load_s, peak_memory_bytes() / 1048576.0, session->device().concurrency());
+  for (const auto& [part, path] : session->paths()) fmt::print("  {}: {}\n", part, path);
+  return 0;
+}
+
+}  // namespace patchbay::app

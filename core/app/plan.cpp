@@ -1,0 +1,25 @@
+// patchbay plan: what an experiment would run, checked against the model, nothing loaded.
+#include "experiment/plan.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "commands.h"
+
+namespace patchbay::app {
+
+int plan(const PlanOptions& options) {
+  const auto planned = plan_file(options.file, options.assignments);
+  if (options.json) {
+    fmt::print("{}\n", plan_json(planned));
+    return 0;
+  }
+  fmt::print("{}: {} runs of {} into {}\n", planned.name, planned.runs.size(), planned.model, planned.out);
+  if (!planned.note.empty()) fmt::print("{}\n", planned.note);
+  fmt::print("tasks: {}; seed {}; timings repeated {} times\n\n", fmt::join(planned.tasks, ", "), planned.seed, planned.repeat);
+  std::fputs(plan_table(planned).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace patchbay::app

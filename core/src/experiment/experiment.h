@@ -1,0 +1,33 @@
+/// @file experiment.h
+/// One experiment from its plan to its records: build each run, measure it, keep the result.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiment/metrics.h"
+#include "experiment/plan.h"
+
+namespace patchbay {
+
+/// Told how far an experiment is. All in one thread.
+class PATCHBAY_API Progress {
+ public:
+  virtual ~Progress();
+  /// `fraction` of the whole experiment.
+  virtual void doing(double fraction, const std::string& what) = 0;
+  virtual void note(const std::string& line) = 0;
+};
+
+struct ExperimentOptions {
+  std::string out;      ///< folder; "": the plan's
+  bool resume = false;
+  int threads = 0;      ///< 0: all cores
+};
+
+/// Runs what is not in the folder yet and returns the records of all runs, in the plan's order.
+/// @throws Error naming the run; finished records stay.
+PATCHBAY_API std::vector<Json> run_experiment(const Plan& plan, std::shared_ptr<const ModelFile> file, const ExperimentOptions& options,
+                                              Progress& progress);
+
+}  // namespace patchbay

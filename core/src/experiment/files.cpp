@@ -1,0 +1,102 @@
+#include "experiment/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace patchbay {
+namespace {
+
+/// A file descriptor that closes itself.
+struct File {
+  int number = -1;
+  ~File() { if (number >= 0) ::close(number); }
+};
+
+Error failed(const std::string& path, const std::string& action) {
+  const int code = errno;
+  const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
+  return {path, action + " failed: " + std::strerror(code), {}, full ? "make room, then go on with --resume" : ""};
+}
+
+void write_all(int file, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const auto written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw failed(path, "writing");
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+/// A new or renamed entry of a folder is on the disk only when the folder itself is.
+void flush_folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  const File file{::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (file.number >= 0) ::fsync(file.number);
+}
+
+}  // namespace
+
+void write_file_atomically(const std::string& path, std::string_view bytes) {
+  const auto beside = path + ".part" + std::to_string(::getpid());
+  try {
+    const File file{::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+    if (file.number < 0) throw failed(path, "writing");
+    write_all(file.number, bytes, path);
+    if (::fsync(file.number) != 0) throw failed(path, "flushing");
+    if (::rename(beside.c_str(), path.c_str()) != 0) throw failed(path, "renaming");
+  } catch (...) {
+    ::unlink(beside.c_str());
+    throw;
+  }
+  flush_folder_of(path);
+}
+
+void append_line(const std::string& path, std::string_view line) {
+  const File file{::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)};
+  struct stat before{};
+  if (file.number < 0 || ::fstat(file.number, &before) != 0) throw failed(path, "opening");
+  try {
+    write_all(file.number, std::string(line) + "\n", path);
+    if (::fsync(file.number) != 0) throw failed(path, "flushing");
+  } catch (...) {
+    // If this fails too, the torn line is cut off at the next opening.
+    [[maybe_unused]] const int ignored = ::ftruncate(file.number, before.st_size);
+    throw;
+  }
+  if (before.st_size == 0) flush_folder_of(path);
+}
+
+std::string read_whole_file(const std::string& path) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) throw Error(path, "is a folder where a file is expected");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(path, std::string("cannot be read: ") + std::strerror(errno));
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) throw Error(path, "reading failed");
+  return bytes;
+}
+
+FileLock::FileLock(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+  if (file_ < 0) throw failed(path, "opening");
+  if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+  const bool taken = errno == EWOULDBLOCK;
+  const auto error = failed(path, "locking");
+  ::close(file_);
+  if (!taken) throw error;
+  throw Error(std::filesystem::path(path).parent_path().string(), "another patchbay is writing into this folder", {},
+              "wait for it to end, or give another --out");
+}
+
+FileLock::~FileLock() {
+  if (file_ >= 0) ::close(file_);
+}
+
+}  // namespace patchbay

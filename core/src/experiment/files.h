@@ -1,0 +1,31 @@
+/// @file files.h
+/// Writing so that a crash, a kill or a full disk leaves either the old or the new, never a half.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "patchbay/error.h"
+
+namespace patchbay {
+
+/// Writes beside `path`, flushes to the disk and renames. @throws Error naming the path; the old file is then untouched.
+PATCHBAY_API void write_file_atomically(const std::string& path, std::string_view bytes);
+/// Adds one line with a single write and flushes it to the disk. @throws Error; the file is then as it was.
+PATCHBAY_API void append_line(const std::string& path, std::string_view line);
+/// Reads a whole file. @throws Error.
+PATCHBAY_API std::string read_whole_file(const std::string& path);
+
+/// A lock on a file that ends with the object or with the process, however that dies.
+class PATCHBAY_API FileLock {
+ public:
+  /// @throws Error when another process holds it.
+  explicit FileLock(const std::string& path);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int file_ = -1;
+};
+
+}  // namespace patchbay

@@ -1,0 +1,165 @@
+#include "experiment/measure.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "experiment/files.h"
+#include "generation.h"
+
+namespace patchbay {
+namespace {
+
+GenerationOptions generation_options(Session& session) {
+  return {session.config().max_batched_tokens, &session.retention(), &session.prefix()};
+}
+
+GenerationResult generate_one(Session& session, const DecodingTask& task, std::uint64_t seed, std::uint64_t stream) {
+  GenerationRequest request;
+  request.prompt = task.tokens;
+  request.max_tokens = task.max_tokens;
+  request.decoder = session.make_decoder();
+  request.processors = session.make_processors();
+  request.seed = seed;
+  request.stream = stream;
+  request.is_end = [&](Token token) { return session.tokenizer().is_end_of_generation(token); };
+  return generate(session.runner(), {&request, 1}, generation_options(session)).at(0);
+}
+
+Prompt read_prompt(const std::string& line, const std::string& where) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object()) throw Error(where, "is no JSON object");
+  for (const auto& [key, value] : json.items()) {
+    if (key != "name" && key != "kind" && key != "prompt" && key != "max_tokens")
+      throw Error(where + ": " + key, "unknown key", "name, kind, prompt, max_tokens");
+    if (key == "max_tokens" ? !value.is_number_unsigned() || value < 1 || value > (1 << 30) : !value.is_string())
+      throw Error(where + ": " + key, "wrong type or value", key == "max_tokens" ? "a positive integer" : "text");
+  }
+  if (json.value("prompt", "").empty()) throw Error(where, "a prompt is missing or empty");
+  return {json.value("name", ""), json.value("kind", ""), json.value("prompt", ""), json.value("max_tokens", std::int64_t{0})};
+}
+
+/// What one pass over all tasks took.
+struct Pass {
+  std::vector<GenerationResult> results;
+
+  double decode_seconds() const { return sum([](const auto& r) { return r.decode_seconds; }); }
+  /// The first token of each comes from its prefill.
+  double decoded_tokens() const { return sum([](const auto& r) { return static_cast<double>(r.tokens.size()) - 1; }); }
+  double tokens_per_s() const { return decode_seconds() > 0 ? decoded_tokens() / decode_seconds() : 0; }
+  double tpot_ms() const { return decoded_tokens() > 0 ? 1e3 * decode_seconds() / decoded_tokens() : 0; }
+  double ttft_ms() const {
+    std::vector<double> values;
+    for (const auto& result : results) values.push_back(1e3 * result.first_token_seconds);
+    return median(std::move(values));
+  }
+  template <class Value>
+  double sum(Value value) const {
+    double total = 0;
+    for (const auto& result : results) total += value(result);
+    return total;
+  }
+};
+
+void add_acceptance(const Pass& pass, std::uint64_t seed, Json& metrics) {
+  std::vector<double> accepted, drafted, decoded, passes;
+  for (const auto& result : pass.results) {
+    accepted.push_back(static_cast<double>(result.accepted));
+    drafted.push_back(static_cast<double>(result.drafted));
+    decoded.push_back(static_cast<double>(result.tokens.size()) - 1);
+    passes.push_back(static_cast<double>(result.passes));
+  }
+  const auto total = [](const std::vector<double>& values) { double sum = 0; for (const double v : values) sum += v; return sum; };
+  if (total(drafted) > 0)
+    add_interval(metrics, "acceptance_rate", total(accepted) / total(drafted), interval_of_mean(accepted, drafted, seed));
+  if (total(passes) > 0)
+    add_interval(metrics, "tokens_per_pass", total(decoded) / total(passes), interval_of_mean(decoded, passes, seed));
+  metrics["generated_tokens"] = static_cast<std::int64_t>(total(decoded)) + static_cast<std::int64_t>(pass.results.size());
+}
+
+Json outputs_of(const Session& session, std::span<const DecodingTask> tasks, const Pass& pass) {
+  Json outputs = Json::array();
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const auto& result = pass.results[i];
+    Utf8Stream text;
+    auto whole = text.push(session.tokenizer().decode(result.tokens)) + text.finish();
+    outputs.push_back({{"name", tasks[i].prompt.name}, {"kind", tasks[i].prompt.kind}, {"tokens", result.tokens}, {"text", whole},
+                       {"passes", result.passes}, {"drafted", result.drafted}, {"accepted", result.accepted}});
+  }
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const std::string& path, std::int64_t count) {
+  std::istringstream in(read_whole_file(path));
+  std::vector<std::string> kinds;
+  std::map<std::string, std::vector<Prompt>> by_kind;
+  std::int64_t there = 0, number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    auto prompt = read_prompt(line, fmt::format("{}:{}", path, number));
+    auto& kind = by_kind[prompt.kind];
+    if (kind.empty()) kinds.push_back(prompt.kind);
+    kind.push_back(std::move(prompt));
+    ++there;
+  }
+  if (there == 0 || count > there)
+    throw Error(path, fmt::format("{} prompts where {} are asked for", there, std::max<std::int64_t>(1, count)), {}, "ask for fewer");
+  std::vector<Prompt> prompts;
+  const auto wanted = static_cast<std::size_t>(count == 0 ? there : count);
+  for (std::size_t turn = 0; prompts.size() < wanted; ++turn)
+    for (const auto& kind : kinds)
+      if (turn < by_kind[kind].size() && prompts.size() < wanted) prompts.push_back(by_kind[kind][turn]);
+  return prompts;
+}
+
+void measure_prefill(Session& session, std::span<const Token> tokens, int repeat, std::uint64_t seed, Json& metrics,
+                     const MeasureProgress& progress) {
+  const DecodingTask task{{}, {tokens.begin(), tokens.end()}, 1};
+  std::vector<double> speeds;
+  for (int i = 0; i <= repeat; ++i) {
+    progress("prefill", static_cast<double>(i) / (repeat + 1));
+    const auto result = generate_one(session, task, seed, 0);
+    if (i > 0) speeds.push_back(static_cast<double>(tokens.size()) / result.prefill_seconds);
+  }
+  add_timing(metrics, "prefill_tokens_per_s", speeds, seed);
+}
+
+Json measure_decoding(Session& session, std::span<const DecodingTask> tasks, int repeat, bool times, std::uint64_t seed, Json& metrics,
+                      const MeasureProgress& progress) {
+  const int passes = times ? repeat : 1;
+  std::vector<Pass> measured(passes);
+  if (times) generate_one(session, tasks[0], seed, 0);  // warm-up
+  for (int p = 0; p < passes; ++p)
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      progress("decoding", (p + static_cast<double>(i) / static_cast<double>(tasks.size())) / passes);
+      measured[p].results.push_back(generate_one(session, tasks[i], seed, i));
+    }
+  if (times) {
+    std::vector<double> speeds, first, each;
+    for (const auto& pass : measured) {
+      speeds.push_back(pass.tokens_per_s());
+      first.push_back(pass.ttft_ms());
+      each.push_back(pass.tpot_ms());
+    }
+    add_timing(metrics, "decode_tokens_per_s", speeds, seed);
+    add_timing(metrics, "ttft_ms", first, seed);
+    add_timing(metrics, "tpot_ms", each, seed);
+  }
+  add_acceptance(measured[0], seed, metrics);
+  return outputs_of(session, tasks, measured[0]);
+}
+
+void add_sizes(const Session& session, Json& metrics) {
+  const auto sizes = session.sizes();
+  metrics["weights_bytes"] = sizes.weights_bytes;
+  metrics["bits_per_weight"] = sizes.bits_per_weight;
+  metrics["quantized_bits_per_weight"] = sizes.quantized_parameters > 0 ? Json(sizes.quantized_bits_per_weight) : Json();
+  metrics["kv_bytes_per_token"] = session.kv_store().usage().bytes_per_token;
+}
+
+}  // namespace patchbay

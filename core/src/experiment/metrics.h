@@ -1,0 +1,26 @@
+/// @file metrics.h
+/// From raw results to metrics: plain numbers, units in their names, each interval beside it as NAME_ci.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+#include "experiment/bootstrap.h"
+#include "experiment/evaluation.h"
+
+namespace patchbay {
+
+using Json = nlohmann::ordered_json;
+
+/// Neighbouring tokens are alike: intervals resample blocks of this many scored tokens (a window's last block may be shorter).
+inline constexpr std::int64_t kBlockTokens = 32;
+
+/// perplexity and, with a baseline's scores, perplexity_ratio: paired, the same blocks drawn for both.
+PATCHBAY_API void add_perplexity(Json& metrics, const TokenScores& scores, const TokenScores* baseline, std::uint64_t seed);
+/// kl_nats, top1_agreement, flips. Needs scores that hold a divergence.
+PATCHBAY_API void add_divergence(Json& metrics, const TokenScores& scores, std::uint64_t seed);
+/// NAME: the median of the values; NAME_ci; NAME_values.
+PATCHBAY_API void add_timing(Json& metrics, const std::string& name, std::span<const double> values, std::uint64_t seed);
+PATCHBAY_API void add_interval(Json& metrics, const std::string& name, double value, Interval interval);
+
+}  // namespace patchbay

@@ -1,0 +1,336 @@
+#include "experiment/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "config.h"
+#include "experiment/sweep.h"
+#include "experiment/text_table.h"
+#include "patchbay/plugin.h"
+#include "session.h"
+#include "settings_reader.h"
+
+namespace patchbay {
+namespace {
+
+const std::vector<std::string> kKeys = {"name", "note", "model", "device", "base", "sweep", "baseline",
+                                        "tasks", "seed", "repeat", "out", "evaluation"};
+const std::vector<std::string> kTasks = {"perplexity", "divergence", "generation", "throughput", "memory"};
+constexpr std::size_t kLongestName = 200;
+
+const Settings& required(const Settings& yaml, const char* key) {
+  const auto* value = yaml.find(key);
+  if (!value) throw Error(join_where(yaml.where, key), "missing key");
+  return *value;
+}
+
+/// A name becomes a folder and a line of the terminal: no path, no control character.
+std::string read_name(const Settings& value) {
+  const auto name = read_text(value);
+  const auto refuse = [&](const std::string& problem) { return Error(value.where, "bad name: " + problem, "letters, digits, - _ . and spaces"); };
+  if (name.empty()) throw refuse("it is empty");
+  if (name.size() > kLongestName) throw refuse(fmt::format("{} bytes are more than {}", name.size(), kLongestName));
+  if (name == "." || name == ".." || name.find_first_of("/\\") != std::string::npos) throw refuse("it is a path");
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(name[i]);
+    const bool c1 = byte == 0xC2 && i + 1 < name.size() && static_cast<unsigned char>(name[i + 1]) < 0xA0;  // U+0080 to U+009F
+    if (byte < 0x20 || byte == 0x7F || c1) throw refuse("it holds a control character");
+  }
+  return name;
+}
+
+/// A YAML file from elsewhere may not write wherever it likes.
+std::string read_out(const Settings& value) {
+  const auto out = read_text(value);
+  const std::filesystem::path path(out);
+  const auto refuse = [&](const std::string& problem) {
+    return Error(value.where, problem, "a folder below the current one", "or say it on the command line: --out FOLDER");
+  };
+  if (out.empty()) throw refuse("bad path: it is empty");
+  const bool climbs = std::find(path.begin(), path.end(), "..") != path.end();
+  if (path.is_absolute() || climbs) throw refuse("the path '" + printable(out) + "' leads outside");
+  return out;
+}
+
+std::uint64_t read_seed(const Settings& value) {
+  const auto& text = value.text;
+  std::uint64_t seed = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  const bool plain = value.kind == Settings::Kind::scalar && !value.quoted && !text.empty();
+  if (plain && code == std::errc() && end == text.data() + text.size()) return seed;
+  return static_cast<std::uint64_t>(read_integer(value, 0, std::numeric_limits<std::int64_t>::max(), "0 to 18446744073709551615"));
+}
+
+std::vector<std::string> read_tasks(const Settings& value) {
+  if (value.kind != Settings::Kind::list) throw Error(value.where, "is no list", fmt::format("[{}]", fmt::join(kTasks, ", ")));
+  if (value.items.empty()) throw Error(value.where, "no task: there would be nothing to measure", fmt::format("{}", fmt::join(kTasks, ", ")));
+  std::vector<std::string> tasks;
+  for (const auto& item : value.items) {
+    auto task = read_choice(item, kTasks);
+    if (std::find(tasks.begin(), tasks.end(), task) != tasks.end()) throw Error(item.where, "the task " + task + " stands here twice");
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+std::string find_data(const std::string& file, const std::string& yaml_path) {
+  namespace fs = std::filesystem;
+  if (fs::exists(file) || fs::path(file).is_absolute() || yaml_path.empty()) return file;
+  for (auto folder = fs::absolute(yaml_path).lexically_normal().parent_path();; folder = folder.parent_path()) {
+    if (fs::exists(folder / file)) return (folder / file).string();
+    if (folder == folder.parent_path()) return file;
+  }
+}
+
+EvaluationSettings read_evaluation(const Settings* value, const std::string& yaml_path) {
+  EvaluationSettings evaluation;
+  read_settings(value, "evaluation", [&](Fields& fields) { evaluation.visit(fields); });
+  evaluation.text = find_data(evaluation.text, yaml_path);
+  evaluation.prompts = find_data(evaluation.prompts, yaml_path);
+  return evaluation;
+}
+
+/// key=value of the command line: a key of the experiment, or else of its base.
+void apply_assignments(Settings& yaml, std::span<const std::string> assignments) {
+  for (const auto& assignment : assignments) {
+    const std::string path = assignment.substr(0, assignment.find('=')), key = path.substr(0, path.find('.'));
+    if (std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end()) {
+      apply_assignment(yaml, assignment);
+      continue;
+    }
+    if (const auto* sweep = yaml.find("sweep"))
+      for (const auto& [axis, values] : sweep->entries)
+        if ((axis + ".").starts_with(path + ".") || (path + ".").starts_with(axis + "."))
+          throw Error("command line: " + path, "the sweep sets " + axis, {}, "change it there: sweep." + axis + "=[...]");
+    apply_assignment(yaml, "base." + assignment);
+  }
+}
+
+/// Makes the runs of one experiment, the baseline first.
+class RunMaker {
+ public:
+  RunMaker(const Settings& yaml, Settings base) : base_(std::move(base)) {
+    const auto defaults = effective_settings(RunConfig{});
+    for (const auto& [key, value] : defaults.entries) base_keys_.push_back(key);
+    base_keys_.push_back("threads");
+    if (const auto* sweep = yaml.find("sweep")) axes_ = read_sweep(*sweep, base_keys_);
+    for (const auto& axis : axes_) columns_.push_back(axis.name);
+    baseline_ = yaml.find("baseline");
+    if (baseline_ && baseline_->kind != Settings::Kind::map) throw Error(baseline_->where, "is no map", "key: value pairs that change base");
+    if (baseline_) for (const auto& [path, value] : baseline_->entries) add_columns(path, value);
+  }
+
+  std::vector<PlannedRun> runs() {
+    std::vector<PlannedRun> runs;
+    std::vector<std::size_t> at(axes_.size(), 0);
+    do {
+      Settings settings = base_;
+      std::vector<std::string> labels;
+      for (std::size_t a = 0; a < axes_.size(); ++a) {
+        const auto& value = axes_[a].values[at[a]];
+        for (const auto& [path, setting] : value.sets) override_path(settings, path, setting);
+        labels.push_back(value.label);
+      }
+      runs.push_back(make(settings, labels));
+    } while (next(at));
+    refuse_equal(runs);
+    put_baseline_first(runs);
+    drop_equal_columns(runs);
+    return runs;
+  }
+
+ private:
+  /// A column for what only the baseline sets, unless an axis covers it.
+  void add_columns(const std::string& path, const Settings& value) {
+    if (is_merged(value)) {
+      for (const auto& [key, entry] : value.entries) add_columns(path + "." + key, entry);
+      return;
+    }
+    for (const auto& column : columns_)
+      if ((path + ".").starts_with(column + ".") || (column + ".").starts_with(path + ".")) return;
+    columns_.push_back(path);
+  }
+
+  /// The last axis turns fastest.
+  bool next(std::vector<std::size_t>& at) const {
+    for (std::size_t a = axes_.size(); a-- > 0;) {
+      if (++at[a] < axes_[a].values.size()) return true;
+      at[a] = 0;
+    }
+    return false;
+  }
+
+  /// `labels` of the axes may be empty: then they are read off the settings.
+  PlannedRun make(const Settings& settings, const std::vector<std::string>& labels) const {
+    PlannedRun run;
+    run.config = read_run_config(settings);
+    auto effective = effective_settings(run.config);
+    if (run.config.threads > 0) set_path(effective, "threads", plain_settings(std::to_string(run.config.threads)));
+    run.config_json = to_json(effective);
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const bool known = i < labels.size();
+      run.labels.emplace_back(columns_[i], known ? labels[i] : label_at(settings, effective, columns_[i]));
+    }
+    return run;
+  }
+
+  std::string label_at(const Settings& settings, const Settings& effective, const std::string& path) const {
+    const auto* value = find_path(settings, path);
+    const auto axis = std::find_if(axes_.begin(), axes_.end(), [&](const Axis& a) { return a.name == path; });
+    if (axis != axes_.end() && value)
+      for (const auto& choice : axis->values)
+        if (choice.sets.size() == 1 && to_json(choice.sets[0].second) == to_json(*value)) return choice.label;
+    if (!value) value = find_path(effective, path);
+    // What has no such setting is known by the name that stands above it: weights: none has no weights.format.bits.
+    for (auto above = path; !value && above.find('.') != std::string::npos;) {
+      above.resize(above.rfind('.'));
+      value = find_path(settings, above);
+    }
+    return value ? short_text(*value) : "-";
+  }
+
+  void refuse_equal(const std::vector<PlannedRun>& runs) const {
+    std::map<std::string, const PlannedRun*> seen;
+    for (const auto& run : runs) {
+      const auto [other, is_new] = seen.emplace(run.config_json, &run);
+      if (!is_new)
+        throw Error("sweep", fmt::format("two runs are the same: {} and {}", line(*other->second), line(run)), {},
+                    "remove a value, or set the keys that matter together as one axis of maps");
+    }
+  }
+
+  void put_baseline_first(std::vector<PlannedRun>& runs) {
+    auto found = runs.begin();
+    if (baseline_) {
+      Settings settings = base_;
+      for (const auto& [path, value] : baseline_->entries) override_path(settings, path, value);
+      auto baseline = make(settings, {});
+      found = std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run.config_json == baseline.config_json; });
+      if (found == runs.end()) found = runs.insert(runs.begin(), std::move(baseline));
+    }
+    found->baseline = true;
+    std::rotate(runs.begin(), found, found + 1);
+  }
+
+  static void drop_equal_columns(std::vector<PlannedRun>& runs) {
+    for (std::size_t c = runs[0].labels.size(); c-- > 0;) {
+      const bool equal = std::all_of(runs.begin(), runs.end(), [&](const auto& run) { return run.labels[c] == runs[0].labels[c]; });
+      if (equal) for (auto& run : runs) run.labels.erase(run.labels.begin() + static_cast<std::ptrdiff_t>(c));
+    }
+    for (auto& run : runs) run.name = line(run);
+  }
+
+  static std::string line(const PlannedRun& run) {
+    std::vector<std::string> parts;
+    for (const auto& [column, value] : run.labels) parts.push_back(column + "=" + value);
+    return parts.empty() ? "base" : fmt::format("{}", fmt::join(parts, ", "));
+  }
+
+  Settings base_;
+  const Settings* baseline_ = nullptr;
+  std::vector<std::string> base_keys_, columns_;
+  std::vector<Axis> axes_;
+};
+
+}  // namespace
+
+void EvaluationSettings::visit(Fields& f) {
+  constexpr std::int64_t kMany = 1 << 30;
+  f.text("text", text, {"file scored by perplexity and divergence"});
+  f.choice("protocol", protocol, {"patchbay", "llama.cpp"}, {"which tokens of a window are scored"});
+  f.integer("window", window, 4, kMany, {"length of one window", "token"});
+  f.integer("chunks", chunks, 0, kMany, {"windows scored; 0: all"});
+  f.text("prompts", prompts, {"JSON lines with kind and prompt, decoded by generation and throughput"});
+  f.integer("prompt_count", prompt_count, 0, kMany, {"prompts taken, from each kind in turn; 0: all"});
+  f.integer("max_tokens", max_tokens, 1, kMany, {"decoded per prompt at most", "token"});
+  f.integer("prefill_tokens", prefill_tokens, 1, kMany, {"length of the timed prefill", "token"});
+}
+
+bool Plan::has(std::string_view task) const { return std::find(tasks.begin(), tasks.end(), task) != tasks.end(); }
+
+Plan read_plan(Settings yaml, const std::string& path, std::span<const std::string> assignments) {
+  apply_assignments(yaml, assignments);
+  refuse_unknown(yaml, "experiment", kKeys);
+  Plan plan;
+  plan.yaml_json = to_json(yaml);
+  plan.name = read_name(required(yaml, "name"));
+  plan.model = read_text(required(yaml, "model"));
+  if (plan.model.empty()) throw Error(required(yaml, "model").where, "missing value", "a name in configs/models/, or a model file");
+  if (const auto* note = yaml.find("note")) plan.note = read_text(*note);
+  if (const auto* seed = yaml.find("seed")) plan.seed = read_seed(*seed);
+  if (const auto* repeat = yaml.find("repeat")) plan.repeat = static_cast<int>(read_integer(*repeat, 1, 1000));
+  const auto* tasks = yaml.find("tasks");
+  plan.tasks = tasks ? read_tasks(*tasks) : kTasks;
+  const auto* out = yaml.find("out");
+  plan.out = out ? read_out(*out) : "results/" + plan.name;
+  plan.evaluation = read_evaluation(yaml.find("evaluation"), path);
+
+  Settings base;
+  base.kind = Settings::Kind::map;
+  base.where = join_where(yaml.where, "base");
+  if (const auto* written = yaml.find("base"); written && written->kind != Settings::Kind::null) base = *written;
+  if (base.kind != Settings::Kind::map) throw Error(base.where, "is no map", "settings as in docs/measuring.md");
+  if (const auto* device = yaml.find("device")) set_path(base, "device", *device);
+  plan.runs = RunMaker(yaml, std::move(base)).runs();
+  return plan;
+}
+
+std::shared_ptr<const ModelFile> check_plan(Plan& plan) {
+  plan.model_path = find_model(plan.model);
+  auto file = ModelFile::open(plan.model_path);
+  check_model(*file);
+  for (const auto& run : plan.runs) {
+    try {
+      check_run(*file, run.config);
+    } catch (const Error& error) {
+      throw error.at("run " + run.name);
+    }
+  }
+  const auto must_exist = [&](bool needed, const char* key, const std::string& path) {
+    if (needed && !std::filesystem::is_regular_file(path)) throw Error(std::string("evaluation.") + key, "no file " + path);
+  };
+  must_exist(plan.scores_text() || plan.has("throughput"), "text", plan.evaluation.text);
+  must_exist(plan.decodes(), "prompts", plan.evaluation.prompts);
+  if (plan.scores_text()) protocol_named(plan.evaluation.protocol, plan.evaluation.window);
+  return file;
+}
+
+Plan plan_file(const std::string& path, std::span<const std::string> assignments) {
+  auto plan = read_plan(parse_yaml_file(path), path, assignments);
+  check_plan(plan);
+  return plan;
+}
+
+std::string plan_json(const Plan& plan) {
+  nlohmann::ordered_json json = {{"name", plan.name}, {"note", plan.note}, {"model", plan.model}, {"model_path", plan.model_path},
+                                 {"out", plan.out},   {"tasks", plan.tasks}, {"seed", plan.seed}, {"repeat", plan.repeat},
+                                 {"runs", nlohmann::ordered_json::array()}};
+  for (const auto& run : plan.runs) {
+    nlohmann::ordered_json labels = nlohmann::ordered_json::object();
+    for (const auto& [column, value] : run.labels) labels[column] = value;
+    json["runs"].push_back({{"name", run.name}, {"baseline", run.baseline}, {"labels", labels},
+                            {"config", nlohmann::ordered_json::parse(run.config_json)}, {"seed", plan.seed}});
+  }
+  return json.dump(2);
+}
+
+std::string plan_table(const Plan& plan) {
+  TextTable table;
+  table.header = {"run"};
+  for (const auto& [column, value] : plan.runs[0].labels) table.header.push_back(column);
+  table.header.push_back("");
+  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
+    std::vector<std::string> row = {std::to_string(i + 1)};
+    for (const auto& [column, value] : plan.runs[i].labels) row.push_back(value);
+    row.push_back(plan.runs[i].baseline ? "baseline" : "");
+    table.rows.push_back(std::move(row));
+  }
+  return table.text(true);
+}
+
+}  // namespace patchbay

@@ -1,0 +1,64 @@
+/// @file plan.h
+/// plan(yaml) -> runs: reads an experiment, multiplies its sweep out, and checks everything before a weight is read.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiment/evaluation.h"
+#include "model_file.h"
+#include "run_config.h"
+
+namespace patchbay {
+
+/// `evaluation:` in YAML. Files are looked for in the current folder, then in the YAML's folder and those above it.
+struct EvaluationSettings {
+  std::string text = "data/evaluation.txt";      ///< what perplexity and divergence score
+  std::string protocol = "patchbay";
+  std::int64_t window = 512, chunks = 10;        ///< chunks: windows scored; 0: all of the text
+  std::string prompts = "data/prompts.jsonl";    ///< what generation and throughput decode
+  std::int64_t prompt_count = 6;                 ///< prompts taken, from each kind in turn; 0: all
+  std::int64_t max_tokens = 64;                  ///< decoded per prompt at most
+  std::int64_t prefill_tokens = 512;             ///< of one timed prefill
+  void visit(Fields& fields);
+};
+
+struct PlannedRun {
+  std::string name;                                           ///< its labels in one line
+  std::vector<std::pair<std::string, std::string>> labels;    ///< column and value: where the runs differ
+  RunConfig config;
+  std::string config_json;                                    ///< every setting in effect
+  bool baseline = false;
+};
+
+struct Plan {
+  std::string name, note, model;     ///< model: as written
+  std::string model_path;
+  std::vector<PlannedRun> runs;      ///< the baseline first
+  std::vector<std::string> tasks;
+  std::uint64_t seed = 0;
+  int repeat = 3;
+  std::string out;                   ///< folder for the results
+  EvaluationSettings evaluation;
+  std::string yaml_json;             ///< the experiment as read, assignments applied
+
+  bool has(std::string_view task) const;
+  bool scores_text() const { return has("perplexity") || has("divergence"); }
+  bool decodes() const { return has("generation") || has("throughput"); }
+};
+
+/// Everything but what needs the model file. `path` is where the YAML lies ("" when it is no file).
+/// @throws Error naming file, line and key.
+PATCHBAY_API Plan read_plan(Settings yaml, const std::string& path, std::span<const std::string> assignments = {});
+/// Finds the model and checks every run against it. @throws Error naming run and tensor.
+PATCHBAY_API std::shared_ptr<const ModelFile> check_plan(Plan& plan);
+/// Both, from a file.
+PATCHBAY_API Plan plan_file(const std::string& path, std::span<const std::string> assignments = {});
+
+/// {"name", "model", "out", "tasks", "seed", "repeat", "evaluation", "runs": [{"name", "baseline", "labels", "config"}]}
+PATCHBAY_API std::string plan_json(const Plan& plan);
+/// The runs as a table, the baseline marked.
+PATCHBAY_API std::string plan_table(const Plan& plan);
+
+}  // namespace patchbay

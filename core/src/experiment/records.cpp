@@ -1,0 +1,103 @@
+#include "experiment/records.h"
+
+#include <filesystem>
+
+#include "experiment/sha256.h"
+
+namespace patchbay {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kRecords = "records.jsonl";
+constexpr const char* kExperiment = "experiment.json";
+constexpr const char* kLock = ".lock";
+
+/// Whole lines of the file; `whole_bytes` is where a torn last line begins.
+std::vector<Json> parse_lines(const std::string& path, std::size_t& whole_bytes) {
+  const auto bytes = read_whole_file(path);
+  std::vector<Json> records;
+  whole_bytes = 0;
+  for (std::size_t end; (end = bytes.find('\n', whole_bytes)) != std::string::npos; whole_bytes = end + 1) {
+    auto record = Json::parse(bytes.begin() + static_cast<std::ptrdiff_t>(whole_bytes), bytes.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (!record.is_object() || !record.contains("hash") || !record["hash"].is_string())
+      throw Error(path + ":" + std::to_string(records.size() + 1), "is no record", {}, "remove the line");
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+/// The name of the experiment whose results lie in the folder. @throws Error when they are nobody's.
+std::string owner_of(const fs::path& folder) {
+  const auto file = folder / kExperiment;
+  if (!fs::exists(file)) throw Error(folder.string(), "the folder holds other files", "a new or empty folder", "give another --out");
+  const auto json = Json::parse(read_whole_file(file.string()), nullptr, false);
+  if (!json.is_object() || !json.contains("name") || !json["name"].is_string()) throw Error(file.string(), "is no experiment of patchbay");
+  return json["name"].get<std::string>();
+}
+
+/// The lock and what a kill left of the very first file are not results.
+bool holds_results(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (name != kLock && !name.starts_with(std::string(kExperiment) + ".part")) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+RecordFolder::RecordFolder(const std::string& path, const std::string& experiment, bool resume) : path_(path) {
+  std::error_code code;
+  fs::create_directories(path, code);
+  if (code || !fs::is_directory(path)) throw Error(path, "cannot be made a folder: " + (code ? code.message() : "a file is in its place"));
+  const auto lock = fs::path(path) / kLock;
+  if (holds_results(path) && !fs::exists(lock)) owner_of(path);  // a folder that is not ours gets no lock file either
+  lock_.emplace(lock.string());
+  if (holds_results(path)) {
+    const auto owner = owner_of(path);
+    if (owner != experiment) throw Error(path, "the folder holds the results of another experiment: " + owner, {}, "give another --out");
+    if (!resume) throw Error(path, "the folder holds results of this experiment already", {}, "add --resume to go on, or give another --out");
+  } else {
+    write_experiment(Json::object({{"name", experiment}}).dump());  // from here on the folder has an owner
+  }
+  fs::create_directories(fs::path(path) / "scores");
+  load();
+}
+
+void RecordFolder::load() {
+  const auto file = (fs::path(path_) / kRecords).string();
+  if (!fs::exists(file)) return;
+  std::size_t whole_bytes = 0;
+  for (auto& record : parse_lines(file, whole_bytes)) {
+    const auto hash = record["hash"].get<std::string>();
+    by_hash_[hash] = std::move(record);
+  }
+  if (whole_bytes < fs::file_size(file)) fs::resize_file(file, whole_bytes);  // a write that was cut off
+}
+
+std::string RecordFolder::scores_path(const std::string& hash, const std::string& ending) const {
+  return (fs::path(path_) / "scores" / (hash + ending)).string();
+}
+
+std::optional<Json> RecordFolder::find(const std::string& hash) const {
+  const auto found = by_hash_.find(hash);
+  return found == by_hash_.end() ? std::nullopt : std::optional<Json>(found->second);
+}
+
+void RecordFolder::add(const Json& record) {
+  append_line((fs::path(path_) / kRecords).string(), record.dump());
+  by_hash_[record.at("hash").get<std::string>()] = record;
+}
+
+void RecordFolder::write_experiment(const std::string& json) const {
+  write_file_atomically((fs::path(path_) / kExperiment).string(), json + "\n");
+}
+
+std::vector<Json> read_records(const std::string& path) {
+  std::size_t whole_bytes = 0;
+  return parse_lines(fs::is_directory(path) ? (fs::path(path) / kRecords).string() : path, whole_bytes);
+}
+
+std::string identity_hash(const nlohmann::json& identity) { return sha256(identity.dump()).substr(0, 16); }
+
+}  // namespace patchbay

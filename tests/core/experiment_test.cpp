@@ -1,0 +1,199 @@
+// Whole experiments, on a tiny random model that lies beside the tests.
+#include "experiment/experiment.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "config.h"
+#include "experiment/files.h"
+#include "experiment/records.h"
+#include "experiment/report.h"
+#include "session.h"
+#include "support.h"
+
+using namespace patchbay;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kModel = test::source_path("tests/golden/tiny_llama/gqa_tied.gguf");
+
+/// A folder with a text and prompts that a context of 128 bytes can take.
+struct Place {
+  std::string path;
+  Place() {
+    std::string name = (fs::temp_directory_path() / "patchbay_experiment_XXXXXX").string();
+    path = mkdtemp(name.data());
+    write_file_atomically(path + "/text.txt", test::read_file(test::source_path("data/evaluation.txt")).substr(0, 600));
+    write_file_atomically(path + "/prompts.jsonl",
+                          "{\"name\": \"a\", \"kind\": \"story\", \"prompt\": \"the cat and the hat\", \"max_tokens\": 12}\n"
+                          "{\"name\": \"b\", \"kind\": \"copy\", \"prompt\": \"one two one two one\"}\n");
+  }
+  ~Place() { fs::remove_all(path); }
+
+  Plan plan(const std::string& rest, const std::string& tasks = "[perplexity, divergence, generation, throughput, memory]") const {
+    const auto yaml = "name: tiny\nmodel: " + kModel + "\ntasks: " + tasks + "\nrepeat: 2\nevaluation: {text: " + path + "/text.txt, prompts: " +
+                      path + "/prompts.jsonl, window: 64, chunks: 3, prompt_count: 2, max_tokens: 16, prefill_tokens: 32}\n" + rest;
+    return read_plan(parse_yaml(yaml, "tiny.yaml"), "");
+  }
+};
+
+struct Quiet : Progress {
+  std::vector<std::string> notes;
+  double last = 0;
+  bool ascending = true;
+  void doing(double fraction, const std::string&) override {
+    ascending = ascending && fraction >= last - 1e-9 && fraction <= 1;
+    last = fraction;
+  }
+  void note(const std::string& line) override { notes.push_back(line); }
+};
+
+std::vector<Json> run(Plan plan, const std::string& out, bool resume = false, Quiet* progress = nullptr) {
+  Quiet quiet;
+  const auto file = check_plan(plan);
+  return run_experiment(plan, file, {out, resume, 2}, progress ? *progress : quiet);
+}
+
+const char* kSweep = R"(
+base: {activations: fp32}
+sweep:
+  weights: {as stored: none, int4: {quantizer: rtn, format: {type: int_grouped, bits: 4, group_size: 16}}}
+  kv_store.format: [fp32, int8]
+  decoder: {greedy: greedy, lookup: {type: speculative, drafter: lookup}}
+baseline: {weights: none, kv_store.format: fp32, decoder: greedy}
+)";
+
+}  // namespace
+
+TEST_CASE("an experiment ends in one record per run, with what the design promises") {
+  Place place;
+  Quiet progress;
+  const auto records = run(place.plan(kSweep), place.path + "/out", false, &progress);
+  REQUIRE(records.size() == 8);
+  CHECK(progress.ascending);
+  CHECK(read_records(place.path + "/out") == records);
+  for (const auto& record : records) {
+    for (const char* key : {"name", "model", "config", "seed", "paths", "environment", "metrics", "hash", "baseline", "labels"})
+      CHECK(record.contains(key));
+    const auto& metrics = record["metrics"];
+    for (const char* key : {"perplexity", "kl_nats", "top1_agreement", "flips", "weights_bytes", "bits_per_weight", "quantized_bits_per_weight",
+                            "kv_bytes_per_token", "peak_rss_bytes", "prefill_tokens_per_s", "decode_tokens_per_s", "ttft_ms", "tpot_ms", "tokens_per_pass"})
+      CHECK(metrics.contains(key));
+    CHECK(metrics["perplexity_ci"][0] <= metrics["perplexity"]);
+    CHECK(metrics["perplexity"] <= metrics["perplexity_ci"][1]);
+    CHECK(metrics["prefill_tokens_per_s_values"].size() == 2);
+    CHECK(metrics["scored_tokens"] == 3 * 63);
+    CHECK(record["outputs"].size() == 2);
+    CHECK(metrics.contains("acceptance_rate") == (record["labels"]["decoder"] == "lookup" && metrics.contains("acceptance_rate")));
+  }
+  const auto& baseline = records[0]["metrics"];
+  CHECK(records[0]["baseline"] == true);
+  CHECK(std::fabs(baseline["kl_nats"].get<double>()) < 1e-7);  // what keeping hidden states costs
+  CHECK(baseline["top1_agreement"] == 1.0);
+  CHECK(baseline["perplexity_ratio"] == 1.0);
+  CHECK(baseline["flips"] == 0);
+  const auto& int8_cache = records[2]["metrics"];
+  const auto& int4 = records[4]["metrics"];
+  CHECK(records[4]["labels"]["weights"] == "int4");
+  CHECK(int8_cache["kl_nats"] > 1e-7);
+  CHECK(int4["kl_nats"] > int8_cache["kl_nats"]);
+  CHECK(int4["quantized_bits_per_weight"] < 8);
+  CHECK(baseline["quantized_bits_per_weight"].is_null());
+  CHECK(int8_cache["kv_bytes_per_token"] < baseline["kv_bytes_per_token"]);
+  CHECK_FALSE(report_table(records, true).empty());
+  CHECK(fs::exists(place.path + "/out/experiment.json"));
+  for (const auto& entry : fs::directory_iterator(place.path + "/out/scores")) CHECK(entry.path().extension() == ".bin");
+}
+
+TEST_CASE("a decoder changes speed, not quality: one result serves both, and greedy drafting gives greedy's tokens") {
+  Place place;
+  const auto records = run(place.plan(kSweep), place.path + "/out");
+  for (std::size_t i = 0; i < records.size(); i += 2) {
+    CHECK(records[i]["evaluation"]["scores"] == records[i + 1]["evaluation"]["scores"]);
+    CHECK(records[i]["metrics"]["kl_nats"] == records[i + 1]["metrics"]["kl_nats"]);
+    CHECK(records[i]["hash"] != records[i + 1]["hash"]);
+    for (std::size_t p = 0; p < 2; ++p) CHECK(records[i]["outputs"][p]["tokens"] == records[i + 1]["outputs"][p]["tokens"]);
+  }
+  CHECK(std::distance(fs::directory_iterator(place.path + "/out/scores"), {}) == 4);
+}
+
+TEST_CASE("resuming computes what is missing and keeps the rest, even without the baseline's kept states") {
+  Place place;
+  const auto out = place.path + "/out";
+  const auto whole = run(place.plan(kSweep), out);
+  const auto lines = test::read_file(out + "/records.jsonl");
+  std::size_t end = 0;
+  for (int i = 0; i < 3; ++i) end = lines.find('\n', end) + 1;
+  write_file_atomically(out + "/records.jsonl", lines.substr(0, end + 40));  // three records and a torn fourth
+  CHECK_THROWS_WITH(run(place.plan(kSweep), out), Catch::Contains("--resume"));
+  fs::remove_all(out + "/scores");
+  const auto resumed = run(place.plan(kSweep), out, true);
+  REQUIRE(resumed.size() == whole.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    if (i < 3) CHECK(resumed[i] == whole[i]);
+    CHECK(resumed[i]["hash"] == whole[i]["hash"]);
+    for (const char* metric : {"perplexity", "kl_nats", "kl_nats_ci", "top1_agreement", "perplexity_ratio_ci"})
+      CHECK(resumed[i]["metrics"][metric] == whole[i]["metrics"][metric]);
+  }
+  CHECK(read_records(out) == resumed);
+}
+
+TEST_CASE("a finished sweep is not computed again; a new value of an axis is") {
+  Place place;
+  const auto out = place.path + "/out";
+  const auto first = run(place.plan("sweep: {kv_store.format: [fp32, int8]}", "[divergence]"), out);
+  const auto again = run(place.plan("sweep: {kv_store.format: [fp32, int8]}", "[divergence]"), out, true);
+  CHECK(first == again);
+  const auto more = run(place.plan("sweep: {kv_store.format: [fp32, int8, fp16]}", "[divergence]"), out, true);
+  REQUIRE(more.size() == 3);
+  CHECK(more[0] == first[0]);
+  CHECK(more[2]["metrics"]["kl_nats"] > 0);
+  CHECK(read_records(out).size() == 3);
+  const auto other_seed = place.plan("seed: 1\nsweep: {kv_store.format: [fp32, int8]}", "[divergence]");
+  CHECK(run(other_seed, out, true)[0]["hash"] != first[0]["hash"]);
+}
+
+TEST_CASE("tasks ask for no more than they need") {
+  Place place;
+  auto plan = place.plan("", "[memory]");
+  plan.evaluation.text = plan.evaluation.prompts = "not there";
+  const auto records = run(plan, place.path + "/out");
+  CHECK(records[0]["metrics"].contains("bits_per_weight"));
+  CHECK_FALSE(records[0]["metrics"].contains("perplexity"));
+  const auto generation = run(place.plan("", "[generation]"), place.path + "/generation");
+  CHECK_FALSE(generation[0]["metrics"].contains("decode_tokens_per_s"));
+  CHECK(generation[0]["metrics"]["generated_tokens"] > 0);
+  CHECK(generation[0]["outputs"][0]["tokens"].size() <= 12);
+}
+
+TEST_CASE("an error of a run names the run, and finished records stay") {
+  Place place;
+  auto plan = place.plan("sweep: {max_batched_tokens: [64, 32]}", "[perplexity]");
+  plan.evaluation.window = 200;  // more than the model's context
+  plan.evaluation.chunks = 2;
+  CHECK_THROWS_WITH(run(plan, place.path + "/out"), Catch::Contains("run max_batched_tokens=64") && Catch::Contains("context"));
+  CHECK(run(place.plan("sweep: {max_batched_tokens: [64, 32]}", "[perplexity]"), place.path + "/out", true).size() == 2);
+}
+
+TEST_CASE("reading back: the head of kept hidden states gives the logits of the step") {
+  const auto file = ModelFile::open(kModel);
+  for (const char* activations : {"fp32", "q8"}) {
+    Settings base = parse_yaml(std::string("activations: ") + activations, "t.yaml");
+    Session session(file, read_run_config(base), {100, 1});
+    const auto seq = session.runner().open();
+    std::vector<TokenRow> rows;
+    for (int i = 0; i < 50; ++i) rows.push_back({.seq = seq, .token = (i * 37) % 250, .parent = i - 1, .wants_logits = true});
+    const auto step = session.runner().forward(rows, true);
+    const std::int64_t vocabulary = session.runner().vocabulary();
+    std::vector<float> hidden(step.hidden.data, step.hidden.data + 50 * session.hidden_size()), direct(step.logits.data, step.logits.data + 50 * vocabulary);
+    std::vector<float> again(7 * vocabulary);
+    for (int begin = 0; begin < 49; begin += 7) {
+      session.head(View<const float, 2>(hidden.data() + begin * session.hidden_size(), {7, session.hidden_size()}), View<float, 2>(again.data(), {7, vocabulary}));
+      for (std::int64_t i = 0; i < 7 * vocabulary; ++i) REQUIRE(again[i] == direct[begin * vocabulary + i]);
+    }
+  }
+}

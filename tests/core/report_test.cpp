@@ -1,0 +1,76 @@
+#include "experiment/report.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "experiment/text_table.h"
+
+using namespace patchbay;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json record(const std::string& weights, const std::string& decoder, bool baseline) {
+  return {{"name", "quick"}, {"run", "weights=" + weights}, {"baseline", baseline}, {"hash", weights + decoder}, {"repeat", 3},
+          {"labels", {{"weights", weights}, {"kv_store.format", "int8"}, {"decoder", decoder}}},
+          {"environment", {{"threads", 2}, {"cpu", "a CPU"}}},
+          {"evaluation", {{"text", "data/evaluation.txt"}, {"text_sha256", "0123456789abcdef"}, {"protocol", "patchbay"}, {"windows", 10},
+                          {"window", 512}, {"first_scored", 1}, {"bos", "none"}}},
+          {"metrics", {{"perplexity", 28.757}, {"perplexity_ci", {27.5, 30.1}}, {"perplexity_ratio", 1.012}, {"perplexity_ratio_ci", {1.009, 1.015}},
+                       {"kl_nats", 0.0123}, {"kl_nats_ci", {0.0119, 0.0127}}, {"top1_agreement", 0.951}, {"top1_agreement_ci", {0.945, 0.957}},
+                       {"bits_per_weight", 5.21}, {"kv_bytes_per_token", 24480}, {"prefill_tokens_per_s", 1234.5},
+                       {"prefill_tokens_per_s_ci", {1200.0, 1260.0}}, {"decode_tokens_per_s", 81.25}, {"decode_tokens_per_s_ci", {80.5, 82.5}},
+                       {"acceptance_rate", decoder == "greedy" ? Json() : Json(0.45)}, {"peak_rss_bytes", 190 << 20}}}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("values show the digits that their interval supports") {
+  CHECK(plus_minus(28.757, 1.26) == "28.8 ±1.3");
+  CHECK(plus_minus(0.012352, 0.00041) == "0.01235 ±0.00041");
+  CHECK(plus_minus(1234.5, 30) == "1234 ±30");
+  CHECK(plus_minus(95.1, 0) == "95.1");
+  CHECK(plus_minus(0, 0) == "0");
+  CHECK(plus_minus(3.1e-9, 2e-10) == "3.1e-09 ±2e-10");
+}
+
+TEST_CASE("the table has one row per record, marks the baseline, and fits a terminal") {
+  const std::vector<Json> records = {record("as stored", "greedy", true), record("rtn int4 g64", "speculative", false)};
+  const auto text = report_table(records, true);
+  const auto lines = lines_of(text);
+  const auto row = [&](const std::string& start) {
+    return *std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.starts_with(start); });
+  };
+  CHECK(row("* as stored").find("28.8 ±1.3") != std::string::npos);
+  CHECK(row("* as stored").find("45") == std::string::npos);
+  CHECK(row("  rtn int4 g64").find("45%") != std::string::npos);
+  CHECK(row("  rtn int4 g64").find("1.20 ±0.30%") != std::string::npos);
+  CHECK(text.find("sha256 01234567)") != std::string::npos);
+  for (const auto& line : lines) CHECK(width_of(line) <= 150);
+}
+
+TEST_CASE("without a terminal the table is ASCII, its columns still aligned") {
+  const std::vector<Json> records = {record("as stored", "greedy", true), record("rtn int4 g64", "speculative", false)};
+  const auto text = report_table(records, false);
+  CHECK(std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+  const auto lines = lines_of(text);
+  CHECK(lines[3].find("+-") != std::string::npos);
+  CHECK(lines[3].rfind("81.2") == lines[4].rfind("81.2"));
+}
+
+TEST_CASE("records without some or all metrics still make a table") {
+  CHECK(report_table({}, true) == "no records\n");
+  const std::vector<Json> bare = {{{"hash", "x"}, {"run", "base"}, {"metrics", {{"bits_per_weight", 5.0}}}}};
+  CHECK(report_table(bare, true).find("base") != std::string::npos);
+  const std::vector<Json> odd = {{{"hash", "x"}, {"run", "base"}, {"metrics", {{"perplexity", nullptr}, {"kl_nats", "text"}}}}};
+  CHECK(report_table(odd, true).find("base") != std::string::npos);
+}
