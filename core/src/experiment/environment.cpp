@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "patchbay/build_id.h"
-#include "patchbay_commit.h"  // generated at each build
+#include "patchbay/commit.h"  // generated at each build
 
 namespace patchbay {
 namespace {
