@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
+#include <tuple>
 #include <unistd.h>
 
 #include "config.h"
@@ -199,4 +200,23 @@ TEST_CASE("the standard error is that of llama.cpp") {
   CHECK(perplexity.value == Approx(std::exp(3.0)));
   CHECK(perplexity.standard_error == Approx(std::exp(3.0) * std::sqrt((50.0 / 4 - 9) / 3)));
   CHECK(perplexity.tokens == 4);
+}
+
+TEST_CASE("SmolLM2 reads raw WikiText-2 as llama.cpp does: exactly in fp32, closely with activations in 8 bits") {
+  const auto model = test::smollm2_path(), text_path = test::shared_path("data/wikitext2-test-raw.txt");
+  PATCHBAY_NEEDS(model, "SmolLM2");
+  PATCHBAY_NEEDS(text_path, "WikiText-2's test text");
+  const auto protocol = protocol_named("llama.cpp", 512);
+  const auto file = ModelFile::open(model);
+  // llama.cpp on the file, and on its weights written out in fp32: 20 windows, ../shared/reference/peers.md.
+  for (const auto& [activations, expected, tolerance] : {std::tuple{"fp32", 28.625, 0.001}, std::tuple{"q8", 28.757, 0.005}}) {
+    const Settings base = parse_yaml(std::string("activations: ") + activations, "t.yaml");
+    Session session(file, read_run_config(base), {512, 1});
+    const auto text = evaluation_text(session.tokenizer(), text_path);
+    const auto perplexity = perplexity_of(score(scored_model(session), text, protocol, {.windows = 20}));
+    INFO(activations);
+    CHECK(perplexity.tokens == 5100);
+    CHECK(perplexity.value == Approx(expected).epsilon(tolerance));
+    CHECK(perplexity.standard_error == Approx(1.260).epsilon(0.01));  // as llama.cpp states it
+  }
 }

@@ -115,6 +115,8 @@ TEST_CASE("assignments change the experiment or its base, and never what the swe
   CHECK(nlohmann::json::parse(plan.runs[1].config_json)["kv_store"]["format"]["type"] == "int8");
   CHECK_THROWS_WITH(plan_of(with("sweep: {attention: [naive, flash]}"), {"attention=naive"}), Contains("the sweep sets attention"));
   CHECK(plan_of(with("sweep: {attention: [naive, flash]}"), {"sweep.attention=[naive]"}).runs.size() == 1);
+  CHECK(plan_of(with("sweep: {kv_store.format: [fp16, fp32]}"), {"sweep.kv_store.format=[int8]"}).runs.size() == 1);
+  CHECK(plan_of(with(""), {"sweep.kv_store.format=[int8, fp16]"}).runs.size() == 2);
 }
 
 TEST_CASE("a fault is refused by its own name, with file, line and key") {

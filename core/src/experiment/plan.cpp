@@ -95,10 +95,31 @@ EvaluationSettings read_evaluation(const Settings* value, const std::string& yam
   return evaluation;
 }
 
+/// sweep.AXIS=values: an axis's name is a dotted path and stays one key.
+void assign_axis(Settings& yaml, const std::string& assignment, const std::string& path) {
+  Settings parsed;
+  parsed.kind = Settings::Kind::map;
+  apply_assignment(parsed, assignment);
+  const std::string axis = path.substr(std::string("sweep.").size());
+  const Settings values = *find_path(parsed, path);
+  auto sweep = std::find_if(yaml.entries.begin(), yaml.entries.end(), [](const auto& entry) { return entry.first == "sweep"; });
+  if (sweep == yaml.entries.end()) {
+    yaml.entries.emplace_back("sweep", *parsed.find("sweep"));
+    sweep = yaml.entries.end() - 1;
+    sweep->second.entries.clear();
+  }
+  std::erase_if(sweep->second.entries, [&](const auto& entry) { return entry.first == axis; });
+  sweep->second.entries.emplace_back(axis, values);
+}
+
 /// key=value of the command line: a key of the experiment, or else of its base.
 void apply_assignments(Settings& yaml, std::span<const std::string> assignments) {
   for (const auto& assignment : assignments) {
     const std::string path = assignment.substr(0, assignment.find('=')), key = path.substr(0, path.find('.'));
+    if (path.starts_with("sweep.")) {
+      assign_axis(yaml, assignment, path);
+      continue;
+    }
     if (std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end()) {
       apply_assignment(yaml, assignment);
       continue;
