@@ -4,8 +4,9 @@
     python scripts/compare_llama_cpp.py MODEL.gguf [--rounds 5] [--threads 1 2] [--out FOLDER] [--text FILE]
 
 Needs a Python with llama-cpp-python, and a built patchbay. Speed depends on what else a machine does, so the two take turns
-(ours, theirs, ours, ...), each turn in a fresh process; a turn's figure is the median of its repeats, the table's the median of the
-turns. Both evaluate the same number of tokens the same way: a prompt in one call, then one token at a time, without sampling.
+(ours, theirs, ours, ...), each turn in a fresh process; a turn's figure is the median of its repeats, the table's the median
+of the turns. Both evaluate the same number of tokens: a prompt in one call, then one token at a time (patchbay's decode includes the
+choice of the next token).
 Writes comparison.json and comparison.md into FOLDER, and the table to the terminal.
 """
 import argparse
@@ -168,7 +169,9 @@ def median(turns, name):
 
 
 def shown(name, value):
-    return f"{value / 2**20:,.0f} MiB" if name.endswith("bytes") else f"{value:,.2f} s" if name.endswith("_s") and "per" not in name else f"{value:,.0f}"
+    if name.endswith("bytes"):
+        return f"{value / 2**20:,.0f} MiB"
+    return f"{value:,.2f} s" if name == "load_s" else f"{value:,.0f}"
 
 
 def markdown(record):

@@ -54,7 +54,10 @@ struct Source : AffineSource {
   Source(std::int64_t r, std::int64_t c, int width) { rows = r; cols = c; bits = width; }
   void read(std::int64_t row, std::uint8_t* codes, float* scales, float* offsets) const override {
     std::uint32_t state = static_cast<std::uint32_t>(row) * 2654435761u + 1;
-    for (std::int64_t c = 0; c < cols; ++c) codes[c] = static_cast<std::uint8_t>((state = state * 1664525u + 1013904223u) >> (32 - bits));
+    for (std::int64_t c = 0; c < cols; ++c) {
+      state = state * 1664525u + 1013904223u;
+      codes[c] = static_cast<std::uint8_t>(state >> (32 - bits));
+    }
     for (std::int64_t b = 0; b < cols / 32; ++b) {
       scales[b] = 0x1p-8f;
       offsets[b] = bits == 8 ? -128.0f * scales[b] : -0x1p-5f;
@@ -108,8 +111,9 @@ void fp32(Ops& ops, const Shape& shape, double seconds) {
         std::memcpy(out.data, w.data() + first * shape.cols, out.size() * sizeof(float));
       }, y);
     });
-    fmt::print("{:>6} x {:<5} fp32    T {:>3}  {:9.1f} us  {:6.1f} GB/s  {:7.1f} GFLOP/s\n", shape.rows, shape.cols, tokens, best * 1e6,
-               static_cast<double>(w.size() * 4) / best * 1e-9, 2.0 * static_cast<double>(tokens * shape.rows * shape.cols) / best * 1e-9);
+    fmt::print("{:>6} x {:<5} fp32    T {:>3}  {:9.1f} us  {:6.1f} GB/s  {:7.1f} GFLOP/s\n", shape.rows, shape.cols, tokens,
+               best * 1e6, static_cast<double>(w.size() * 4) / best * 1e-9,
+               2.0 * static_cast<double>(tokens * shape.rows * shape.cols) / best * 1e-9);
     std::fflush(stdout);
   }
 }
@@ -129,7 +133,8 @@ void elementwise(Ops& ops, double seconds) {
     };
     report("quantize_q8 576", [&] { ops.quantize_q8(a, codes.data(), scales.data(), sums.data()); });
     report("rms_norm 576", [&] { ops.rms_norm(a, View<float, 1>(weight.data(), {kCols}), 1e-5f, b); });
-    report("rope 9 x 64", [&] { ops.rope(View<float, 3>(x.data(), {tokens, 9, 64}), positions, {64, true, frequencies.data(), 1.0f}); });
+    const View<float, 3> heads(x.data(), {tokens, 9, 64});
+    report("rope 9 x 64", [&] { ops.rope(heads, positions, {64, true, frequencies.data(), 1.0f}); });
     report("gated silu 1536", [&] { ops.gated(Gate::silu, wide, factor, factor); });
     report("add 576", [&] { ops.add(a, b); });
     report("empty loop of 2", [&] { ops.device().parallel_for(2, 1, [](std::int64_t, std::int64_t, int) {}); });
@@ -154,7 +159,8 @@ PluginSpec spec(const std::string& type, const std::string& kernel, const std::s
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, std::string> options = {{"--backend", "cpu"}, {"--kernel", ""}, {"--threads", "0"}, {"--seconds", "1"}, {"--only", ""}};
+  std::map<std::string, std::string> options = {
+      {"--backend", "cpu"}, {"--kernel", ""}, {"--threads", "0"}, {"--seconds", "1"}, {"--only", ""}};
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--processor-time") {
       processor_time = true;
@@ -173,9 +179,12 @@ int main(int argc, char** argv) {
     Ops& ops = backend->ops();
     fmt::print("{} {}, {} threads\n", options["--backend"], ops.kernel(), ops.device().concurrency());
     if (only.empty() || only == "affine") {
-      for (const Shape& shape : {Shape{576, 576, 4}, {192, 576, 4}, {1536, 576, 4}, {576, 1536, 4}, {1536, 576, 8}, {49152, 576, 8}}) {
-        affine(ops, shape, seconds);
-      }
+      affine(ops, {576, 576, 4}, seconds);
+      affine(ops, {192, 576, 4}, seconds);
+      affine(ops, {1536, 576, 4}, seconds);
+      affine(ops, {576, 1536, 4}, seconds);
+      affine(ops, {1536, 576, 8}, seconds);
+      affine(ops, {49152, 576, 8}, seconds);
     }
     if (only.empty() || only == "fp32") {
       for (const Shape& shape : {Shape{576, 576, 32}, {1536, 576, 32}, {576, 1536, 32}}) fp32(ops, shape, seconds);

@@ -448,12 +448,14 @@ TEST_CASE("matmul_affine is exact but for float sums, whatever the codes, scales
                     const double input = static_cast<double>(q->scales[(t * cols + c) / 32]) * q->codes[t * cols + c];
                     const std::int64_t at = (r * cols + c) / 32;
                     expected += input * source.weight(r, c);
-                    magnitude += std::fabs(input) * (std::fabs(source.scales[at] * source.codes[r * cols + c]) + std::fabs(source.offsets[at]));
+                    const double scaled = std::fabs(source.scales[at] * source.codes[r * cols + c]);
+                    magnitude += std::fabs(input) * (scaled + std::fabs(source.offsets[at]));
                   }
                   worst = std::max(worst, std::fabs(y[t * rows + r] - expected) / magnitude);
                 }
               }
-              INFO("bits " << bits << ", codes to " << max_code << ", half " << half << ", " << rows << " x " << cols << ", tokens " << tokens);
+              INFO("bits " << bits << ", codes to " << max_code << ", half " << half);
+              INFO(rows << " x " << cols << ", tokens " << tokens);
               CHECK(worst < 1e-6);
             }
           }
@@ -479,7 +481,9 @@ TEST_CASE("results do not depend on the batch or on threads, bit for bit") {
       ops.gated(Gate::silu, matrix(normed, n, cols), matrix(part, n, cols), matrix(normed, n, cols));
       Floats merged;  // token by token, so that batches can be compared
       for (std::int64_t t = 0; t < n; ++t) {
-        for (const Floats* one : {&std::as_const(all), &more, &decoded}) merged.insert(merged.end(), one->begin() + t * rows, one->begin() + (t + 1) * rows);
+        for (const Floats* one : {&std::as_const(all), &more, &decoded}) {
+          merged.insert(merged.end(), one->begin() + t * rows, one->begin() + (t + 1) * rows);
+        }
         merged.insert(merged.end(), normed.begin() + t * cols, normed.begin() + (t + 1) * cols);
       }
       return merged;
@@ -539,7 +543,8 @@ TEST_CASE("shapes that do not fit are refused with both numbers") {
     CHECK_THROWS_AS(ops.rms_norm(matrix(x, 4, 64), View<float, 1>(y.data(), {32}), 1e-5f, matrix(y, 4, 64)), Error);
     const float frequency = 1.0f;
     CHECK_THROWS_AS(ops.rope(View<float, 3>(x.data(), {4, 1, 64}), std::vector{1, 2}, {2, false, &frequency, 1.0f}), Error);
-    CHECK_THROWS_AS(ops.rope(View<float, 3>(x.data(), {4, 1, 64}), std::vector{1, 2, 3, 4}, {66, false, &frequency, 1.0f}), Error);
+    CHECK_THROWS_AS(ops.rope(View<float, 3>(x.data(), {4, 1, 64}), std::vector{1, 2, 3, 4}, {66, false, &frequency, 1.0f}),
+                    Error);
     RandomAffine bad = source;
     bad.codes[5] = 16;
     CHECK_THROWS_WITH(ops.prepare_affine(bad), Catch::Contains("16"));

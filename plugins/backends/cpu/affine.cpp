@@ -123,12 +123,14 @@ void pack_row(const Row& row, const AffineLayout& layout, std::uint8_t* tile, in
 
 std::unique_ptr<CpuAffineWeight> pack_affine(const AffineSource& source, int lanes, bool compact, Device& device) {
   if (source.cols % kBlock != 0 || (source.bits != 4 && source.bits != 8)) {
-    throw Error("backend cpu: prepare_affine", std::to_string(source.cols) + " columns of " + std::to_string(source.bits) + " bits",
+    throw Error("backend cpu: prepare_affine",
+                std::to_string(source.cols) + " columns of " + std::to_string(source.bits) + " bits",
                 "columns in multiples of 32, codes of 4 or 8 bits");
   }
   const Traits traits = scan(source, device);
   if (traits.max_code >= 1 << source.bits) {
-    throw Error("backend cpu: prepare_affine", "code " + std::to_string(traits.max_code) + " in " + std::to_string(source.bits) + " bits");
+    throw Error("backend cpu: prepare_affine",
+                "code " + std::to_string(traits.max_code) + " in " + std::to_string(source.bits) + " bits");
   }
   auto weight = std::make_unique<CpuAffineWeight>();
   weight->layout = lay_out(source, traits, lanes, compact);

@@ -67,4 +67,5 @@ class CpuBackend : public Backend {
 }  // namespace
 }  // namespace patchbay::cpu
 
-PATCHBAY_PLUGIN(patchbay::Backend, patchbay::cpu::CpuBackend, "cpu", "The host's cores, with kernels chosen at run time by cpuid", "")
+PATCHBAY_PLUGIN(patchbay::Backend, patchbay::cpu::CpuBackend, "cpu",
+                "The host's cores, with kernels chosen at run time by cpuid", "")

@@ -44,7 +44,8 @@ struct KernelSet {
   /// y[t][r] = x[t] . w[r] over `cols`.
   void (*multiply)(Rows x, Rows w, std::int64_t cols, OutRows y);
   /// y[t][r] for all t of x and the rows r of one tile; y.data is the first token's row 0 of the whole weight.
-  void (*multiply_affine)(const AffineInput& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t tile, OutRows y);
+  void (*multiply_affine)(const AffineInput& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t tile,
+                          OutRows y);
 };
 
 const KernelSet& plain_kernels();

@@ -11,7 +11,9 @@ namespace patchbay::cpu {
 namespace {
 
 /// Lanes of the vector that begins at column c.
-inline int lanes_left(std::int64_t cols, std::int64_t c, int lanes) { return cols - c < lanes ? static_cast<int>(cols - c) : lanes; }
+inline int lanes_left(std::int64_t cols, std::int64_t c, int lanes) {
+  return cols - c < lanes ? static_cast<int>(cols - c) : lanes;
+}
 
 /// What changed: a block is 2 or 4 vectors; its maximum is taken on the bits, where NaN and infinity are the largest.
 template <class V>
@@ -23,7 +25,7 @@ void quantize(const float* x, std::int64_t cols, std::int8_t* codes, float* scal
     typename V::Ints largest_bits = V::zero_ints();
     for (int part = 0; part < kParts; ++part) {
       const std::int64_t c = block * kBlock + part * V::kLanes;
-      values[part] = cols - c >= V::kLanes ? V::load(x + c) : cols > c ? V::load_first(x + c, lanes_left(cols, c, V::kLanes)) : V::zero();
+      values[part] = cols <= c ? V::zero() : V::load_first(x + c, lanes_left(cols, c, V::kLanes));
       largest_bits = V::max(largest_bits, V::magnitude_bits(values[part]));
     }
     const std::int32_t bits = V::reduce_max(largest_bits);
@@ -65,7 +67,8 @@ typename V::Floats exponential(typename V::Floats x) {
   // ln(2) in two parts, the first short enough that n times it is exact.
   const typename V::Floats r = V::fma(whole, V::all(2.12194440e-4f), V::fma(whole, V::all(-0.693359375f), x));
   typename V::Floats sum = V::all(1.0f / 5040);
-  for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) sum = V::fma(sum, r, V::all(coefficient));
+  constexpr float kCoefficients[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
+  for (const float coefficient : kCoefficients) sum = V::fma(sum, r, V::all(coefficient));
   return sum * V::power_of_two(n);
 }
 
@@ -99,7 +102,9 @@ void multiply_tile(const float* x, std::int64_t x_stride, const float* const w[4
       for (int t = 0; t < kTokens; ++t) sums[t][r] = V::fma(inputs[t], weights, sums[t][r]);
     }
   };
-  for (std::int64_t c = 0; c < whole; c += V::kLanes) step([c](const float* row) __attribute__((always_inline)) { return V::load(row + c); });
+  for (std::int64_t c = 0; c < whole; c += V::kLanes) {
+    step([c](const float* row) __attribute__((always_inline)) { return V::load(row + c); });
+  }
   if (whole != cols) {
     const int rest = static_cast<int>(cols - whole);
     step([=](const float* row) __attribute__((always_inline)) { return V::load_first(row + whole, rest); });
@@ -109,7 +114,8 @@ void multiply_tile(const float* x, std::int64_t x_stride, const float* const w[4
 
 /// The tile for n <= kMost tokens.
 template <class V, int kMost>
-void multiply_tokens(int n, const float* x, std::int64_t x_stride, const float* const w[4], int rows, std::int64_t cols, OutRows y) {
+void multiply_tokens(int n, const float* x, std::int64_t x_stride, const float* const w[4], int rows, std::int64_t cols,
+                     OutRows y) {
   if (n == kMost) return multiply_tile<V, kMost>(x, x_stride, w, rows, cols, y);
   if constexpr (kMost > 1) multiply_tokens<V, kMost - 1>(n, x, x_stride, w, rows, cols, y);
 }
@@ -175,7 +181,8 @@ void affine_all_tokens(const AffineInput& x, const AffineLayout& layout, const s
 
 /// What changed: rows side by side, so that a product of bytes needs no sum across lanes; codes unpacked once for several tokens.
 template <class V, int kBits, int kRun>
-void multiply_affine_run(const AffineInput& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t tile, OutRows y) {
+void multiply_affine_run(const AffineInput& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t tile,
+                         OutRows y) {
   layout.zero == kNoZero ? affine_all_tokens<V, kBits, kRun, false>(x, layout, data, tile, y)
                          : affine_all_tokens<V, kBits, kRun, true>(x, layout, data, tile, y);
 }
