@@ -119,7 +119,7 @@ class Experiment {
 
   void tell(const std::string& doing, double fraction) {
     progress_.doing((static_cast<double>(at_) + fraction) / static_cast<double>(plan_.runs.size()),
-                    fmt::format("{}/{} {}: {}", at_ + 1, plan_.runs.size(), plan_.runs[at_].name, doing));
+                    fmt::format("{}/{} {}: {}", at_ + 1, plan_.runs.size(), doing, plan_.runs[at_].name));
   }
 
   Json measure(const PlannedRun& run) {

@@ -25,7 +25,7 @@ struct Column {
 constexpr Column kColumns[] = {
     {"perplexity", "perplexity"},
     {"perplexity_ratio", "against\nbaseline", 100, "%", -100},
-    {"kl_nats", "KL\nnats"},
+    {"kl_nats", "KL, 10^-3\nnats", 1e3},
     {"top1_agreement", "same\ntop-1", 100, "%"},
     {"bits_per_weight", "bits/\nweight"},
     {"kv_bytes_per_token", "KV B/\ntoken"},
@@ -114,10 +114,11 @@ std::string legend(std::span<const Json> records, const std::function<bool(const
 std::string plus_minus(double value, double half_width) {
   if (!std::isfinite(value) || !std::isfinite(half_width)) return fmt::format("{}", value);
   if (half_width < 1e-12) return std::fabs(value) < 1e-12 ? "0" : fmt::format("{:.4g}", value);
-  // Two digits of the half-width are worth showing, one from 10 on.
+  // Two digits of the half-width are worth showing where they begin with 10 to 34, else one.
   const int magnitude = static_cast<int>(std::floor(std::log10(half_width)));
   if (magnitude < -5) return fmt::format("{:.1e} ±{:.0e}", value, half_width);
-  const int decimals = std::max(0, 1 - magnitude);
+  const bool two = half_width / std::pow(10.0, magnitude) < 3.5;
+  const int decimals = std::max(0, (two ? 1 : 0) - magnitude);
   return fmt::format("{:.{}f} ±{:.{}f}", value, decimals, half_width, decimals);
 }
 
