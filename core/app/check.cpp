@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "common.h"
 #include "config.h"
+#include "experiment/plan.h"
 
 namespace patchbay::app {
 namespace {
@@ -41,6 +42,18 @@ std::vector<std::string> check_model_file(const std::string& path) {
   return warnings;
 }
 
+/// All that `plan` checks. Without the model's file that is all but the shapes.
+std::vector<std::string> check_config(const std::string& path) {
+  Plan plan = read_plan(parse_yaml_file(path), path);
+  try {
+    find_model(plan.model);
+  } catch (const Error& error) {
+    return {std::string("the runs were not checked against the model: ") + error.what()};
+  }
+  check_plan(plan);
+  return {};
+}
+
 }  // namespace
 
 int check(const CheckOptions& options) {
@@ -48,11 +61,7 @@ int check(const CheckOptions& options) {
   std::vector<std::string> warnings;
   std::string reason;
   try {
-    if (config) {
-      parse_yaml_file(options.file);
-    } else {
-      warnings = check_model_file(options.file);
-    }
+    warnings = config ? check_config(options.file) : check_model_file(options.file);
   } catch (const std::exception& error) {
     reason = printable(error.what());
   }

@@ -70,9 +70,11 @@ std::string bad_declaration(const PluginTable& table, const Registry& registry) 
 void open(Library& library, const std::string& kind, const std::string& name, const Registry& registry) {
   const PluginTable* table = nullptr;
   try {
-    // Leaked on purpose: an exception or an object that outlives its library would crash.
-    auto* handle = new boost::dll::shared_library(library.path, boost::dll::load_mode::rtld_now);
+    // Never closed, not at exit either: an exception or an object that outlives its library would crash.
+    static auto& open_for_good = *new std::vector<std::unique_ptr<boost::dll::shared_library>>;
+    auto handle = std::make_unique<boost::dll::shared_library>(library.path, boost::dll::load_mode::rtld_now);
     table = &handle->get<const PluginTable>(kSymbol);
+    open_for_good.push_back(std::move(handle));
   } catch (const std::exception& error) {
     library.reason = error.what();
     return;
