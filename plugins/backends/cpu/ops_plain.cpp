@@ -1,7 +1,11 @@
 // Kernel set "plain": the definition of every operation, as the formulas of README.md read.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <xtensor/xadapt.hpp>
+#include <xtensor/xmath.hpp>
+#include <xtensor/xnoalias.hpp>
 
 #include "elementwise.h"
 #include "kernels.h"
@@ -10,45 +14,46 @@
 namespace patchbay::cpu {
 namespace {
 
+/// n values as an xtensor array, without a copy.
+template <class T>
+auto array(T* values, std::int64_t n) {
+  const std::array<std::size_t, 1> shape = {static_cast<std::size_t>(n)};
+  return xt::adapt(values, shape[0], xt::no_ownership(), shape);
+}
+
 // (B1)
 void quantize(const float* x, std::int64_t cols, std::int8_t* codes, float* scales, std::int32_t* sums) {
   for (std::int64_t block = 0; block * kBlock < cols; ++block) {
-    const float* values = x + block * kBlock;
-    const std::int64_t n = std::min<std::int64_t>(kBlock, cols - block * kBlock);
-    float largest = 0.0f;
-    bool finite = true;
-    for (std::int64_t i = 0; i < n; ++i) {
-      largest = std::max(largest, std::fabs(values[i]));
-      finite = finite && std::isfinite(values[i]);
-    }
+    const std::int64_t first = block * kBlock;
+    const auto values = array(x + first, std::min<std::int64_t>(kBlock, cols - first));
+    const auto rounded = array(codes + first, kBlock);
+    const bool finite = xt::all(xt::isfinite(values));
+    const float largest = finite ? xt::amax(xt::abs(values))() : std::numeric_limits<float>::quiet_NaN();
     const float inverse = 127.0f / largest;
-    const bool usable = finite && std::isfinite(inverse);  // else all zero, or too small to divide by
-    scales[block] = !finite ? std::numeric_limits<float>::quiet_NaN() : usable ? largest / 127.0f : 0.0f;
-    std::int32_t sum = 0;
-    for (std::int64_t i = 0; i < kBlock; ++i) {
-      const float scaled = usable && i < n ? values[i] * inverse : 0.0f;
-      const auto code = static_cast<std::int8_t>(std::nearbyint(scaled));
-      codes[block * kBlock + i] = code;
-      sum += code;
-    }
-    sums[block] = sum;
+    const bool usable = std::isfinite(inverse);  // else not finite, all zero, or too small to divide by
+    scales[block] = usable || !finite ? largest / 127.0f : 0.0f;
+    std::fill_n(codes + first, kBlock, std::int8_t{0});  // the last block's padding, too
+    if (usable) std::transform(values.begin(), values.end(), codes + first, [&](float v) { return std::nearbyint(v * inverse); });
+    sums[block] = xt::sum<std::int32_t>(rounded)();
   }
 }
 
 // (B2), summed in double.
 void rms_norm(const float* x, const float* weight, std::int64_t cols, float epsilon, float* out) {
-  double squares = 0.0;
-  for (std::int64_t c = 0; c < cols; ++c) squares += static_cast<double>(x[c]) * x[c];
-  const float factor = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(cols) + epsilon));
-  for (std::int64_t c = 0; c < cols; ++c) out[c] = x[c] * factor * weight[c];
+  const auto row = array(x, cols);
+  const double mean_square = xt::mean(xt::square(xt::cast<double>(row)))();
+  const float factor = static_cast<float>(1.0 / std::sqrt(mean_square + epsilon));
+  xt::noalias(array(out, cols)) = row * factor * array(weight, cols);
 }
 
 // (B4): both gates are g times a sigmoid.
 void gated(Gate kind, const float* g, const float* up, std::int64_t n, float* out) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float x = g[i];
-    const float z = kind == Gate::silu ? x : 1.5957691216f * (x + 0.044715f * x * x * x);  // 2 sqrt(2 / pi)
-    out[i] = x / (1.0f + std::exp(-z)) * up[i];
+  const auto x = array(g, n);
+  const auto times_sigmoid = [&](const auto& z) { xt::noalias(array(out, n)) = x / (1.0f + xt::exp(-z)) * array(up, n); };
+  if (kind == Gate::silu) {
+    times_sigmoid(x);
+  } else {
+    times_sigmoid(1.5957691216f * (x + 0.044715f * x * x * x));  // 2 sqrt(2 / pi)
   }
 }
 
@@ -56,9 +61,7 @@ void gated(Gate kind, const float* g, const float* up, std::int64_t n, float* ou
 void multiply(Rows x, Rows w, std::int64_t cols, OutRows y) {
   for (std::int64_t t = 0; t < x.count; ++t) {
     for (std::int64_t r = 0; r < w.count; ++r) {
-      float total = 0.0f;
-      for (std::int64_t c = 0; c < cols; ++c) total += x.data[t * x.stride + c] * w.data[r * w.stride + c];
-      y.data[t * y.stride + r] = total;
+      y.data[t * y.stride + r] = xt::sum(array(x.data + t * x.stride, cols) * array(w.data + r * w.stride, cols))();
     }
   }
 }
