@@ -1,10 +1,22 @@
-# Run at each build: writes the commit the sources stand at ("unknown" outside a git checkout), only when it changed.
+# Run at each build: writes what state the sources are in, only when it changed. The commit ("unknown" outside a git checkout) is for
+# people; the digest of all code that results depend on is part of a record's hash, so that a changed kernel is measured anew.
 execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=* WORKING_DIRECTORY ${SOURCE}
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed OR commit STREQUAL "")
   set(commit "unknown")
 endif()
-set(text "#pragma once\n#define PATCHBAY_COMMIT \"${commit}\"\n#define PATCHBAY_VERSION \"${VERSION}\"\n")
+set(digests "")
+foreach(pattern core/include core/src plugins)
+  file(GLOB_RECURSE sources ${SOURCE}/${pattern}/*.cpp ${SOURCE}/${pattern}/*.h ${SOURCE}/${pattern}/*.cu ${SOURCE}/${pattern}/*.cuh)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+  foreach(source ${sources})
+    file(SHA256 ${source} one)
+    string(APPEND digests ${one})
+  endforeach()
+endforeach()
+string(SHA256 digest "${digests}")
+string(SUBSTRING ${digest} 0 16 digest)
+set(text "#pragma once\n#define PATCHBAY_COMMIT \"${commit}\"\n#define PATCHBAY_SOURCES \"${digest}\"\n#define PATCHBAY_VERSION \"${VERSION}\"\n")
 if(EXISTS ${OUTPUT})
   file(READ ${OUTPUT} old)
 endif()

@@ -33,7 +33,7 @@ Environment environment() {
   ::uname(&system);
   return {system.nodename, std::string(system.sysname) + " " + system.release + " " + system.machine,
           proc_value("/proc/cpuinfo", "model name"), static_cast<int>(std::thread::hardware_concurrency()),
-          PATCHBAY_BUILD_ID, PATCHBAY_COMMIT, PATCHBAY_VERSION};
+          PATCHBAY_BUILD_ID, PATCHBAY_COMMIT, PATCHBAY_VERSION, PATCHBAY_SOURCES};
 }
 
 std::string utc_now() {

@@ -12,6 +12,7 @@ struct Environment {
   std::string host, os, cpu;
   int cores = 0;
   std::string build_id, commit, version;
+  std::string sources;  ///< digest of the code of core and plugins, as it was built
 };
 PATCHBAY_API Environment environment();
 /// "2026-01-31T12:00:00Z"

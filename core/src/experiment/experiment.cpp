@@ -67,7 +67,7 @@ class Experiment {
     config.erase("processors");
     config.erase("threads");
     return {{"config", config}, {"model", model_hash_}, {"text", text_.sha256}, {"protocol", protocol_.name}, {"window", protocol_.window},
-            {"windows", windows_}, {"seed", plan_.seed}, {"build_id", environment_.build_id}};
+            {"windows", windows_}, {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"sources", environment_.sources}};
   }
   std::string scores_hash(const PlannedRun& run) const {
     auto identity = quality_identity(run);
@@ -76,7 +76,8 @@ class Experiment {
   }
   std::string run_hash(const PlannedRun& run) const {
     nlohmann::json identity = {{"config", nlohmann::json::parse(run.config_json)}, {"model", model_hash_}, {"tasks", plan_.tasks},
-                               {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"baseline", run.baseline}};
+                               {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"sources", environment_.sources},
+                               {"baseline", run.baseline}};
     if (plan_.scores_text()) identity["quality"] = {quality_identity(run), quality_identity(plan_.runs[0])};
     if (plan_.decodes()) {
       identity["prompts"] = {prompts_hash_, plan_.evaluation.prompt_count, plan_.evaluation.max_tokens};
@@ -86,7 +87,7 @@ class Experiment {
     return identity_hash(identity);
   }
 
-  /// A build id does not tell two states of the sources apart, nor does a record's hash know the machine: say so.
+  /// A record's hash does not know the machine, and another commit may hold the same code: say so.
   void note_origin(const PlannedRun& run, const Json& record) const {
     const auto& origin = record.at("environment");
     if (origin.value("commit", "") != environment_.commit || origin.value("host", "") != environment_.host)
@@ -155,7 +156,8 @@ class Experiment {
                    {"repeat", plan_.repeat}, {"tasks", plan_.tasks}, {"paths", session.paths()}};
     record["environment"] = {{"host", environment_.host}, {"os", environment_.os}, {"cpu", environment_.cpu}, {"cores", environment_.cores},
                              {"threads", session.device().concurrency()}, {"version", environment_.version},
-                             {"build_id", environment_.build_id}, {"commit", environment_.commit}, {"started", started},
+                             {"build_id", environment_.build_id}, {"commit", environment_.commit}, {"sources", environment_.sources},
+                             {"started", started},
                              {"peak_rss_of", own_peak ? "this run" : "the process so far"}};
     record["evaluation"] = Json::object();
     if (plan_.scores_text())
