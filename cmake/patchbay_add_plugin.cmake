@@ -1,8 +1,10 @@
 # patchbay_add_plugin([SOURCES file...] [AVX2 file...] [AVX512 file...] [DEFINITIONS name...])
 #
-# Called from plugins/<kind>/<name>/CMakeLists.txt: builds lib/patchbay/plugins/<kind>/<name>.so from <name>.cpp and SOURCES.
+# Called from <kind>/<name>/CMakeLists.txt: builds lib/patchbay/plugins/<kind>/<name>.so from <name>.cpp and SOURCES, in
+# patchbay's own tree and, after find_package(patchbay), in any other.
 # AVX2 and AVX512 list sources compiled for those instruction sets: they may only be called after a look at cpuid.
-# <name>_test.cpp, where present, becomes part of the test program of its kind.
+# <name>_test.cpp, where present, becomes part of the program test_plugins; outside patchbay's tree, where Catch2 has been found,
+# it becomes a program and a test of its own.
 function(patchbay_add_plugin)
   cmake_parse_arguments(ARG "" "" "SOURCES;AVX2;AVX512" ${ARGN})
   get_filename_component(name ${CMAKE_CURRENT_SOURCE_DIR} NAME)
@@ -10,17 +12,42 @@ function(patchbay_add_plugin)
   get_filename_component(kind ${kind_dir} NAME)
   set(target plugin_${kind}_${name})
   add_library(${target} MODULE ${name}.cpp ${ARG_SOURCES} ${ARG_AVX2} ${ARG_AVX512})
-  target_link_libraries(${target} PRIVATE patchbay_core)
-  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name}
+  target_link_libraries(${target} PRIVATE patchbay::core)
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/patchbay/plugins/${kind}
     BUILD_RPATH "$ORIGIN/../../.." INSTALL_RPATH "$ORIGIN/../../..")
   patchbay_simd_sources("${ARG_AVX2}" "${ARG_AVX512}")
   patchbay_warnings(${target})
   install(TARGETS ${target} LIBRARY DESTINATION lib/patchbay/plugins/${kind})
   set_property(GLOBAL APPEND PROPERTY PATCHBAY_PLUGIN_TARGETS ${target})
-  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp)
+  if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp)
+    return()
+  endif()
+  if(patchbay_FOUND)
+    patchbay_add_outside_test(${target} ${name}_test.cpp)
+  else()
     set_property(GLOBAL APPEND PROPERTY PATCHBAY_PLUGIN_TESTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp)
   endif()
+endfunction()
+
+# The test of a plugin outside patchbay's tree: a Catch2 program that finds the plugins of this build, then the installed ones.
+function(patchbay_add_outside_test target source)
+  if(NOT TARGET Catch2::Catch2)
+    message(STATUS "${source} is left out: find_package(Catch2) before patchbay_add_plugin() builds it")
+    return()
+  endif()
+  if(NOT TARGET patchbay_catch_main)
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/catch_main.cpp CONTENT "#define CATCH_CONFIG_MAIN\n#include <catch2/catch.hpp>\n")
+    add_library(patchbay_catch_main STATIC ${CMAKE_BINARY_DIR}/catch_main.cpp)
+    target_link_libraries(patchbay_catch_main PUBLIC Catch2::Catch2)
+    target_compile_options(patchbay_catch_main PUBLIC -O0)  # compiled more often than it runs
+  endif()
+  add_executable(test_${target} ${source})
+  target_link_libraries(test_${target} PRIVATE patchbay_catch_main patchbay::core)
+  add_dependencies(test_${target} ${target})
+  add_test(NAME ${target} COMMAND test_${target})
+  set_tests_properties(${target} PROPERTIES ENVIRONMENT PATCHBAY_PLUGIN_PATH=${CMAKE_BINARY_DIR}/lib/patchbay/plugins)
 endfunction()
 
 # Instruction-set flags per file; floating-point contraction stays off so that kernels round as they are written.

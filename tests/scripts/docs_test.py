@@ -30,6 +30,11 @@ class Documents(unittest.TestCase):
                 with self.subTest(file=str(path.relative_to(ROOT)), link=target):
                     self.assertTrue((path.parent / target).exists())
 
+    def test_the_readmes_first_plugin_is_the_example_that_is_built_and_tested(self):
+        code = re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL).group(1)
+        example = ROOT / "examples/out_of_tree_plugin/processors/min_p/min_p.cpp"
+        self.assertEqual(code, example.read_text(encoding="utf-8"))
+
 
 class PluginFolders(unittest.TestCase):
     def test_there_are_plugins(self):
