@@ -1,11 +1,15 @@
 // Plugin libraries: found in folders, opened at first use, never closed. The only home of Boost.DLL.
 #include "registry.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <boost/dll/runtime_symbol_info.hpp>
 #include <boost/dll/shared_library.hpp>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -66,8 +70,30 @@ std::string bad_declaration(const PluginTable& table, const Registry& registry) 
   return {};
 }
 
+/// Why the loader must not touch a file, or "". It maps what the ELF headers promise: a file cut while it was linked or copied ends
+/// the process with SIGBUS. What is no 64-bit ELF file at all, the loader refuses by itself.
+std::string unsafe_to_load(const std::string& path) {
+  std::error_code failed;
+  if (!fs::is_regular_file(path, failed)) return "is no regular file";
+  const std::uint64_t bytes = fs::file_size(path, failed);
+  std::ifstream in(path, std::ios::binary);
+  Elf64_Ehdr header{};
+  in.read(reinterpret_cast<char*>(&header), sizeof header);
+  if (!in || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
+  in.seekg(static_cast<std::streamoff>(header.e_phoff));
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment{};
+    in.read(reinterpret_cast<char*>(&segment), sizeof segment);
+    if (!in || segment.p_offset > bytes || segment.p_filesz > bytes - segment.p_offset)
+      return "is cut short: its headers speak of more than its " + std::to_string(bytes) + " bytes; " + kRebuild;
+  }
+  return {};
+}
+
 /// Opens a library for good. Whatever the loader has to say is the reason.
 void open(Library& library, const std::string& kind, const std::string& name, const Registry& registry) {
+  library.reason = unsafe_to_load(library.path);
+  if (!library.reason.empty()) return;
   const PluginTable* table = nullptr;
   try {
     // Never closed, not at exit either: an exception or an object that outlives its library would crash.

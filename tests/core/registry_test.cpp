@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "patchbay/processor.h"
@@ -14,8 +15,16 @@ using Catch::Contains;
 
 namespace {
 
-// The registry reads the environment once, at its first use: the fixtures' folder must be on the path before main.
+/// The working fixture as a linker leaves it when the disk fills up: whole headers, half of the rest.
+void cut_fixture() {
+  const std::string folder = PATCHBAY_BINARY_DIR "/lib/patchbay/test_plugins/processors/";
+  const std::string whole = test::read_file(folder + "fixture.so");
+  std::ofstream(folder + "bad_cut.so", std::ios::binary) << whole.substr(0, whole.size() / 2);
+}
+
+// The registry reads the environment and its folders once, at its first use: both must be ready before main.
 const bool kPathIsSet = [] {
+  cut_fixture();
   setenv("PATCHBAY_PLUGIN_PATH",
          PATCHBAY_BINARY_DIR "/lib/patchbay/test_plugins:/no/such/folder:" PATCHBAY_BINARY_DIR "/lib/patchbay/plugins", 1);
   return true;
@@ -75,6 +84,10 @@ TEST_CASE("the loader's own message is shown") {
   CHECK_THAT(refusal("bad_undefined"), Contains("undefined symbol") && Contains("patchbay_function_that_nobody_defines"));
   CHECK_THAT(refusal("bad_text"), Contains("invalid ELF header") || Contains("file too short"));
   CHECK_THAT(refusal("bad_empty"), Contains("file too short"));
+}
+
+TEST_CASE("a library that was cut short is refused before the loader maps it, which would be the end of the process") {
+  CHECK_THAT(refusal("bad_cut"), Contains("is cut short") && Contains("cmake --build"));
 }
 
 TEST_CASE("an unknown plugin brings the known names and the nearest") {
