@@ -1,10 +1,9 @@
 #include "common.h"
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 #include "config.h"
+#include "experiment/files.h"
 
 namespace patchbay::app {
 
@@ -23,17 +22,11 @@ std::unique_ptr<Session> open_session(const ModelOptions& options, const Session
   return std::make_unique<Session>(ModelFile::open(find_model(options.model)), config, session);
 }
 
-std::string read_text_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(path, "cannot be read", "", "give the path of a text file");
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) throw Error(path, "could not be read to its end", "", "is it a folder?");
-  return text;
-}
-
 std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::optional<std::string>& text,
                                  const std::optional<std::string>& file, const std::vector<int>& tokens) {
-  std::vector<Token> prompt = tokens.empty() ? tokenizer.encode(text ? *text : file ? read_text_file(*file) : "", true, true)
+  if (text.has_value() + file.has_value() + !tokens.empty() > 1)
+    throw Error(file ? "--prompt-file" : "--tokens", "given beside another prompt", "one of --prompt, --prompt-file and --tokens");
+  std::vector<Token> prompt = tokens.empty() ? tokenizer.encode(text ? *text : file ? read_whole_file(*file) : "", true, true)
                                              : std::vector<Token>(tokens.begin(), tokens.end());
   if (prompt.empty()) throw Error("--prompt", "is empty: there is nothing to continue", "at least one token");
   for (const Token token : prompt) {

@@ -18,8 +18,6 @@ std::unique_ptr<Session> open_session(const ModelOptions& options, const Session
 /// The prompt of a command: text (special tokens parsed, BOS as the model says), a file's text, or tokens as given.
 std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::optional<std::string>& text,
                                  const std::optional<std::string>& file, const std::vector<int>& tokens);
-/// A whole file. @throws Error.
-std::string read_text_file(const std::string& path);
 /// Control characters and escape sequences made visible.
 std::string printable(std::string_view text);
 

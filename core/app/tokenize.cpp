@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "experiment/files.h"
 #include "utf8.h"
 
 namespace patchbay::app {
@@ -17,7 +18,7 @@ int tokenize(const TokenizeOptions& options) {
   if (options.file && options.text) settings.insert(settings.begin(), *options.text);
   if (!options.file && !options.text) throw Error("tokenize", "nothing to tokenise", "TEXT, or --file F");
   if (!settings.empty()) run_config(settings, options.model.threads);  // no setting changes tokens, but a wrong one is an error
-  const std::string text = options.file ? read_text_file(*options.file) : *options.text;
+  const std::string text = options.file ? read_whole_file(*options.file) : *options.text;
   const auto tokenizer = make_tokenizer(*ModelFile::open(find_model(options.model.model)));
   const std::vector<Token> tokens = tokenizer->encode(text, options.parse_special, options.add_special);
   if (options.model.json) {

@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <fstream>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "experiment/evaluation.h"
+#include "experiment/files.h"
 #include "experiment/sha256.h"
 #include "support.h"
 
@@ -71,6 +73,17 @@ TEST_CASE("a file's remembered hash follows the file") {
   write_file_atomically(file, "abd");  // same size, perhaps the same second
   CHECK(sha256_of_file(file) == sha256("abd"));
   before ? setenv("XDG_CACHE_HOME", kept.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
+}
+
+TEST_CASE("what may never end is not read: a pipe, a device, a folder") {
+  const Folder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    CHECK_THAT(message_of([&] { read_whole_file(path); }), Catch::Contains(path + ": is a pipe or a device") && Catch::Contains("a regular file"));
+    CHECK_THAT(message_of([&] { sha256_of_file(path); }), Catch::Contains("is a pipe or a device"));
+  }
+  CHECK_THAT(message_of([&] { read_whole_file(folder.path); }), Catch::Contains("is a folder"));
 }
 
 TEST_CASE("an identity does not depend on the order of its keys") {

@@ -74,9 +74,16 @@ void append_line(const std::string& path, std::string_view line) {
   if (before.st_size == 0) flush_folder_of(path);
 }
 
-std::string read_whole_file(const std::string& path) {
+void refuse_special_file(const std::string& path) {
   std::error_code code;
-  if (std::filesystem::is_directory(path, code)) throw Error(path, "is a folder where a file is expected");
+  const auto status = std::filesystem::status(path, code);
+  if (std::filesystem::is_directory(status)) throw Error(path, "is a folder where a file is expected");
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw Error(path, "is a pipe or a device, which may never end", "a regular file");
+}
+
+std::string read_whole_file(const std::string& path) {
+  refuse_special_file(path);
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(path, std::string("cannot be read: ") + std::strerror(errno));
   std::string bytes{std::istreambuf_iterator<char>(in), {}};

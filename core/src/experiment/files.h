@@ -12,7 +12,9 @@ namespace patchbay {
 PATCHBAY_API void write_file_atomically(const std::string& path, std::string_view bytes);
 /// Adds one line with a single write and flushes it to the disk. @throws Error; the file is then as it was.
 PATCHBAY_API void append_line(const std::string& path, std::string_view line);
-/// Reads a whole file. @throws Error.
+/// A folder, a pipe or a device where a file is to be read is an Error; that a file is missing shows when it is opened.
+PATCHBAY_API void refuse_special_file(const std::string& path);
+/// Reads a whole regular file. @throws Error.
 PATCHBAY_API std::string read_whole_file(const std::string& path);
 
 /// A lock on a file that ends with the object or with the process, however that dies.

@@ -24,6 +24,7 @@ constexpr std::uint32_t kRound[64] = {
     0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
 std::string read_and_hash(const std::string& path) {
+  refuse_special_file(path);
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(path, "cannot be read");
   Sha256 hash;
