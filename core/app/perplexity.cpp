@@ -23,7 +23,8 @@ int perplexity(const PerplexityOptions& options) {
   Json result = {{"perplexity", perplexity.value}, {"standard_error", perplexity.standard_error}, {"tokens", perplexity.tokens}};
   Json metrics;
   add_perplexity(metrics, scores, nullptr, 0);
-  result["perplexity_ci"] = metrics["perplexity_ci"];
+  const auto interval = metrics.find("perplexity_ci");
+  if (interval != metrics.end()) result["perplexity_ci"] = *interval;
   result.update(Json{{"protocol", protocol.name}, {"window", protocol.window}, {"windows", scoring.windows}, {"first_scored", protocol.first_scored},
                      {"bos", text.bos >= 0 ? "first of each window" : "none"}, {"text", options.text}, {"text_sha256", text.sha256},
                      {"text_tokens", text.tokens.size()}, {"paths", session->paths()}});
@@ -31,8 +32,9 @@ int perplexity(const PerplexityOptions& options) {
     fmt::print("{}\n", result.dump());
     return 0;
   }
-  fmt::print("perplexity {:.4f} +- {:.4f} (standard error), 95% interval {:.3f} to {:.3f}\n", perplexity.value, perplexity.standard_error,
-             metrics["perplexity_ci"][0].get<double>(), metrics["perplexity_ci"][1].get<double>());
+  fmt::print("perplexity {:.4f} +- {:.4f} (standard error), ", perplexity.value, perplexity.standard_error);
+  if (interval == metrics.end()) fmt::print("no interval: too few tokens\n");
+  else fmt::print("95% interval {:.3f} to {:.3f}\n", (*interval)[0].get<double>(), (*interval)[1].get<double>());
   fmt::print("protocol {}: {} windows of {} tokens, scored from token {} on, BOS {}: {} tokens of {} (sha256 {:.8})\n", protocol.name,
              scoring.windows, protocol.window, protocol.first_scored, result["bos"].get<std::string>(), perplexity.tokens, options.text, text.sha256);
   return 0;

@@ -31,7 +31,8 @@ Interval bootstrap(std::int64_t n, std::uint64_t seed, FunctionRef<double(std::s
   return {percentile(results, 0.025), percentile(results, 0.975)};
 }
 
-Interval interval_of_mean(std::span<const double> sums, std::span<const double> counts, std::uint64_t seed) {
+std::optional<Interval> interval_of_mean(std::span<const double> sums, std::span<const double> counts, std::uint64_t seed) {
+  if (sums.size() == 1) return {};
   return bootstrap(static_cast<std::int64_t>(sums.size()), seed, [&](std::span<const std::int32_t> drawn) {
     double sum = 0, count = 0;
     for (const auto unit : drawn) {
@@ -48,7 +49,8 @@ double median(std::vector<double> values) {
   return percentile(values, 0.5);
 }
 
-Interval interval_of_median(std::span<const double> values, std::uint64_t seed) {
+std::optional<Interval> interval_of_median(std::span<const double> values, std::uint64_t seed) {
+  if (values.size() == 1) return {};
   return bootstrap(static_cast<std::int64_t>(values.size()), seed, [&](std::span<const std::int32_t> drawn) {
     std::vector<double> picked;
     for (const auto unit : drawn) picked.push_back(values[unit]);

@@ -2,6 +2,7 @@
 /// 95% intervals by resampling: how far a figure would move with another draw of texts, prompts or timings.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,9 +21,11 @@ inline constexpr int kResamples = 1000;
 PATCHBAY_API Interval bootstrap(std::int64_t n, std::uint64_t seed,
                                 FunctionRef<double(std::span<const std::int32_t> drawn)> statistic);
 /// Interval of sum(sums) / sum(counts); unit i (a block of tokens, a prompt) contributes sums[i] and counts[i].
-PATCHBAY_API Interval interval_of_mean(std::span<const double> sums, std::span<const double> counts, std::uint64_t seed);
+/// Nothing for a single unit: resampling it gives itself, and a width of 0 would claim certainty.
+PATCHBAY_API std::optional<Interval> interval_of_mean(std::span<const double> sums, std::span<const double> counts, std::uint64_t seed);
 
 PATCHBAY_API double median(std::vector<double> values);
-PATCHBAY_API Interval interval_of_median(std::span<const double> values, std::uint64_t seed);
+/// Nothing for a single value.
+PATCHBAY_API std::optional<Interval> interval_of_median(std::span<const double> values, std::uint64_t seed);
 
 }  // namespace patchbay

@@ -27,17 +27,20 @@ struct Blocks {
     for (const double part : counts) count += part;
     return sum / count;
   }
-  Interval interval(std::uint64_t seed) const { return interval_of_mean(sums, counts, seed); }
+  std::optional<Interval> interval(std::uint64_t seed) const { return interval_of_mean(sums, counts, seed); }
 };
 
 /// Percentiles pass through a growing function unchanged.
-Interval exp_of(Interval interval) { return {std::exp(interval.low), std::exp(interval.high)}; }
+std::optional<Interval> exp_of(const std::optional<Interval>& interval) {
+  if (!interval) return {};
+  return Interval{std::exp(interval->low), std::exp(interval->high)};
+}
 
 }  // namespace
 
-void add_interval(Json& metrics, const std::string& name, double value, Interval interval) {
+void add_interval(Json& metrics, const std::string& name, double value, const std::optional<Interval>& interval) {
   metrics[name] = value;
-  metrics[name + "_ci"] = {interval.low, interval.high};
+  if (interval) metrics[name + "_ci"] = {interval->low, interval->high};
 }
 
 void add_perplexity(Json& metrics, const TokenScores& scores, const TokenScores* baseline, std::uint64_t seed) {

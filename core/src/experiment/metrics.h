@@ -2,6 +2,7 @@
 /// From raw results to metrics: plain numbers, units in their names, each interval beside it as NAME_ci.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,6 +22,7 @@ PATCHBAY_API void add_perplexity(Json& metrics, const TokenScores& scores, const
 PATCHBAY_API void add_divergence(Json& metrics, const TokenScores& scores, std::uint64_t seed);
 /// NAME: the median of the values; NAME_ci; NAME_values.
 PATCHBAY_API void add_timing(Json& metrics, const std::string& name, std::span<const double> values, std::uint64_t seed);
-PATCHBAY_API void add_interval(Json& metrics, const std::string& name, double value, Interval interval);
+/// NAME, and NAME_ci where there is an interval.
+PATCHBAY_API void add_interval(Json& metrics, const std::string& name, double value, const std::optional<Interval>& interval);
 
 }  // namespace patchbay
