@@ -172,9 +172,8 @@ TEST_CASE("tasks ask for no more than they need") {
 
 TEST_CASE("an error of a run names the run, and finished records stay") {
   Place place;
-  auto plan = place.plan("sweep: {max_batched_tokens: [64, 32]}", "[perplexity]");
-  plan.evaluation.window = 200;  // more than the model's context
-  plan.evaluation.chunks = 2;
+  auto plan = place.plan("sweep: {max_batched_tokens: [64, 32]}", "[generation]");
+  plan.evaluation.max_tokens = 200;  // more than the model's context
   CHECK_THROWS_WITH(run(plan, place.path + "/out"), Catch::Contains("run max_batched_tokens=64") && Catch::Contains("context"));
   CHECK(run(place.plan("sweep: {max_batched_tokens: [64, 32]}", "[perplexity]"), place.path + "/out", true).size() == 2);
 }

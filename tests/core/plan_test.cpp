@@ -119,6 +119,20 @@ TEST_CASE("assignments change the experiment or its base, and never what the swe
   CHECK(plan_of(with(""), {"sweep.kv_store.format=[int8, fp16]"}).runs.size() == 2);
 }
 
+TEST_CASE("a misspelt assignment is told of the experiment's keys and of its base's") {
+  const auto message = [](const std::string& assignment) {
+    try {
+      plan_of(with(""), {assignment});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  CHECK_THAT(message("seeed=1"), Contains("command line: seeed: unknown setting") && Contains("did you mean seed?"));
+  CHECK_THAT(message("atention=naive"), Contains("did you mean attention?"));
+  CHECK(message("threads=2") == "accepted");
+}
+
 TEST_CASE("a fault is refused by its own name, with file, line and key") {
   // The kinds of fault of a list of hostile configs, in this schema.
   const std::vector<std::pair<std::string, std::string>> cases = {

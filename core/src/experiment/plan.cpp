@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config.h"
+#include "engine/model_spec.h"
 #include "experiment/sweep.h"
 #include "experiment/text_table.h"
 #include "patchbay/plugin.h"
@@ -112,6 +113,23 @@ void assign_axis(Settings& yaml, const std::string& assignment, const std::strin
   sweep->second.entries.emplace_back(axis, values);
 }
 
+std::vector<std::string> base_keys() {
+  std::vector<std::string> keys = {"threads"};
+  const auto defaults = effective_settings(RunConfig{});
+  for (const auto& [key, value] : defaults.entries) keys.push_back(key);
+  return keys;
+}
+
+/// A key that is neither of the experiment nor of its base: both are named, since either may be meant.
+void refuse_unknown_key(const std::string& key, const std::string& path) {
+  auto known = kKeys;
+  for (auto& each : base_keys()) known.push_back(std::move(each));
+  if (std::find(known.begin(), known.end(), key) != known.end()) return;
+  const auto near = suggestion(key, known);
+  throw Error("command line: " + printable(path), "unknown setting", fmt::format("{}", fmt::join(known, ", ")),
+              near.empty() ? "" : "did you mean " + near + "?");
+}
+
 /// key=value of the command line: a key of the experiment, or else of its base.
 void apply_assignments(Settings& yaml, std::span<const std::string> assignments) {
   for (const auto& assignment : assignments) {
@@ -128,6 +146,7 @@ void apply_assignments(Settings& yaml, std::span<const std::string> assignments)
       for (const auto& [axis, values] : sweep->entries)
         if ((axis + ".").starts_with(path + ".") || (path + ".").starts_with(axis + "."))
           throw Error("command line: " + path, "the sweep sets " + axis, {}, "change it there: sweep." + axis + "=[...]");
+    if (assignment.find('=') != std::string::npos && !key.empty()) refuse_unknown_key(key, path);
     apply_assignment(yaml, "base." + assignment);
   }
 }
@@ -136,10 +155,7 @@ void apply_assignments(Settings& yaml, std::span<const std::string> assignments)
 class RunMaker {
  public:
   RunMaker(const Settings& yaml, Settings base) : base_(std::move(base)) {
-    const auto defaults = effective_settings(RunConfig{});
-    for (const auto& [key, value] : defaults.entries) base_keys_.push_back(key);
-    base_keys_.push_back("threads");
-    if (const auto* sweep = yaml.find("sweep")) axes_ = read_sweep(*sweep, base_keys_);
+    if (const auto* sweep = yaml.find("sweep")) axes_ = read_sweep(*sweep, base_keys());
     for (const auto& axis : axes_) columns_.push_back(axis.name);
     baseline_ = yaml.find("baseline");
     if (baseline_ && baseline_->kind != Settings::Kind::map) throw Error(baseline_->where, "is no map", "key: value pairs that change base");
@@ -254,7 +270,7 @@ class RunMaker {
 
   Settings base_;
   const Settings* baseline_ = nullptr;
-  std::vector<std::string> base_keys_, columns_;
+  std::vector<std::string> columns_;
   std::vector<Axis> axes_;
 };
 
@@ -317,7 +333,11 @@ std::shared_ptr<const ModelFile> check_plan(Plan& plan) {
   };
   must_exist(plan.scores_text() || plan.has("throughput"), "text", plan.evaluation.text);
   must_exist(plan.decodes(), "prompts", plan.evaluation.prompts);
-  if (plan.scores_text()) protocol_named(plan.evaluation.protocol, plan.evaluation.window);
+  if (plan.scores_text()) {
+    const auto window = protocol_named(plan.evaluation.protocol, plan.evaluation.window).window, context = read_model_spec(*file).context;
+    if (window > context)
+      throw Error("evaluation.window", fmt::format("{} tokens do not fit into the model's context", window), fmt::format("at most {}", context));
+  }
   return file;
 }
 
