@@ -36,7 +36,7 @@ struct PerplexityOptions {
   std::int64_t window = 512, chunks = 0; ///< chunks 0: all
 };
 struct BenchOptions { ModelOptions model; std::int64_t prompt = 512, generate = 128; int repeat = 5; };
-struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; };
+struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; std::string out; };
 struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, json = false; int threads = 0; };
 
 int list(const ListOptions&);

@@ -1,14 +1,17 @@
 // The command line: one function per command fills its options. The only home of CLI11.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 
 #include "commands.h"
 #include "patchbay/build_id.h"
 #include "patchbay/error.h"
+#include "run_config.h"
 #include "short_forms.h"
 
 namespace patchbay::app {
@@ -35,8 +38,21 @@ void json_flag(CLI::App& command, bool& json) { command.add_flag("--json", json,
 void assignments(CLI::App& command, std::vector<std::string>& list) {
   command.add_option("key=value", list, "Settings, as under base: in YAML (kv_store.format=int8)");
 }
+/// Checked before CLI11 converts: it takes "" as 0, -1 as the largest unsigned number, and what is too large as the largest.
+template <class Number>
+std::string not_a_number(const std::string& text) {
+  Number value{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code == std::errc() && end == text.data() + text.size()) return {};
+  return "'" + text + "' is not a whole number from " + std::to_string(std::numeric_limits<Number>::min()) + " to " +
+         std::to_string(std::numeric_limits<Number>::max());
+}
+template <class Number>
+CLI::Option* number(CLI::App& command, const char* name, Number& value, const char* what) {
+  return command.add_option(name, value, what)->check(not_a_number<Number>);
+}
 void threads(CLI::App& command, int& count) {
-  command.add_option("--threads", count, "Threads; 0: all cores")->check(CLI::Range(0, 4096));
+  command.add_option("--threads", count, "Threads; 0: all cores")->check(CLI::Range(0, kMaxThreads));
 }
 void model(CLI::App& command, ModelOptions& options) {
   command.add_option("--model", options.model, "A GGUF file, or the name of a file in configs/models")->required();
@@ -45,7 +61,7 @@ void model(CLI::App& command, ModelOptions& options) {
 }
 /// One argument, "1,2,3": it must not swallow the key=value that follow.
 void tokens(CLI::App& command, std::vector<int>& list) {
-  command.add_option("--tokens", list, "The prompt as token numbers: 1,2,3")->delimiter(',')->allow_extra_args(false);
+  command.add_option("--tokens", list, "The prompt as token numbers: 1,2,3")->delimiter(',')->allow_extra_args(false)->check(not_a_number<int>);
 }
 
 void add_list(CLI::App& app, Outcome& outcome) {
@@ -140,8 +156,8 @@ void add_generate(CLI::App& app, Outcome& outcome) {
         command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
         command.add_option("--prompt-file", options.prompt_file, "A file that holds the prompt");
         tokens(command, options.tokens);
-        command.add_option("--max-tokens", options.max_tokens, "Longest output, in tokens");
-        command.add_option("--seed", options.seed, "Seed of the random draws");
+        number(command, "--max-tokens", options.max_tokens, "Longest output, in tokens");
+        number(command, "--seed", options.seed, "Seed of the random draws");
         command.add_flag("--ignore-end", options.ignore_end, "Go on past end-of-generation tokens");
         assignments(command, options.model.assignments);
         // Only when this command is the one chosen: reading the schemas loads the processors.
@@ -161,8 +177,8 @@ void add_perplexity(CLI::App& app, Outcome& outcome) {
                            model(command, options.model);
                            command.add_option("--text", options.text, "The text file")->required();
                            command.add_option("--protocol", options.protocol, "patchbay or llama.cpp: which tokens of a window are scored");
-                           command.add_option("--window", options.window, "Tokens in a window");
-                           command.add_option("--chunks", options.chunks, "Windows to score; 0: all");
+                           number(command, "--window", options.window, "Tokens in a window");
+                           number(command, "--chunks", options.chunks, "Windows to score; 0: all");
                            assignments(command, options.model.assignments);
                          }, perplexity);
 }
@@ -171,9 +187,9 @@ void add_bench(CLI::App& app, Outcome& outcome) {
   add<BenchOptions>(app, outcome, "bench", "Speed of prefill and of decoding after it",
                     [](CLI::App& command, BenchOptions& options) {
                       model(command, options.model);
-                      command.add_option("--prompt", options.prompt, "Tokens of the prompt");
-                      command.add_option("--generate", options.generate, "Tokens decoded after it");
-                      command.add_option("--repeat", options.repeat, "How often, after a warm-up");
+                      number(command, "--prompt", options.prompt, "Tokens of the prompt");
+                      number(command, "--generate", options.generate, "Tokens decoded after it");
+                      number(command, "--repeat", options.repeat, "How often, after a warm-up");
                       assignments(command, options.model.assignments);
                     }, bench);
 }
@@ -221,6 +237,7 @@ int main(int argc, char** argv) {
   add_run(app, outcome);
   try {
     app.parse(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output", "writing failed", "", "is the disk full?");
     return outcome.code;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;  // help and version are "errors" of code 0

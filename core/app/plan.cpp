@@ -10,7 +10,8 @@
 namespace patchbay::app {
 
 int plan(const PlanOptions& options) {
-  const auto planned = plan_file(options.file, options.assignments);
+  auto planned = plan_file(options.file, options.assignments);
+  if (!options.out.empty()) planned.out = options.out;
   if (options.json) {
     fmt::print("{}\n", plan_json(planned));
     return 0;

@@ -52,7 +52,7 @@ class TerminalProgress : public Progress {
 }  // namespace
 
 int run(const RunOptions& options) {
-  if (options.dry_run) return plan({options.file, options.assignments, options.json});
+  if (options.dry_run) return plan({options.file, options.assignments, options.json, options.out});
   auto planned = read_plan(parse_yaml_file(options.file), options.file, options.assignments);
   const auto file = check_plan(planned);
   const auto out = options.out.empty() ? planned.out : options.out;

@@ -11,7 +11,6 @@
 namespace patchbay {
 namespace {
 
-constexpr int kMaxThreads = 4096;
 constexpr std::int64_t kMaxBatchedTokens = 1 << 20;
 
 std::string joined(const std::vector<std::string>& names) {

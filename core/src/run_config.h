@@ -9,6 +9,8 @@
 
 namespace patchbay {
 
+inline constexpr int kMaxThreads = 1024;  ///< more than any backend takes is refused before a model is opened
+
 /// How one group of weights is quantised.
 struct WeightRule {
   std::string match;  ///< glob over tensor names without ".weight" ("blk.0.ffn_down", "*.ffn_down"); "" for the default rule

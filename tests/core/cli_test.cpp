@@ -56,6 +56,24 @@ TEST_CASE("usage errors exit with 2, faults with 1 and one line on stderr") {
   CHECK(std::count(fault.errors.begin(), fault.errors.end(), '\n') == 1);
 }
 
+TEST_CASE("numbers are refused where the parser would bend them") {
+  for (const char* bad : {"--seed -1", "--seed 18446744073709551616", "--max-tokens 99999999999999999999", "--max-tokens 1.5",
+                          "--tokens ''", "--tokens 1,x", "--threads 1025"}) {
+    INFO(bad);
+    const Result fault = run(std::string("generate --model no_such.gguf ") + bad);
+    CHECK(fault.code == 2);
+    CHECK_THAT(fault.errors, Contains("--"));
+  }
+  CHECK_THAT(run("generate --model no_such.gguf --seed -1").errors, Contains("'-1' is not a whole number from 0 to 18446744073709551615"));
+  CHECK(run("generate --model no_such.gguf --prompt x --seed 18446744073709551615").code == 1);  // only the model is missing
+}
+
+TEST_CASE("output that cannot be written is a fault, not silence") {
+  const Result fault = run("list > /dev/full");
+  CHECK(fault.code == 1);
+  CHECK_THAT(fault.errors, Contains("standard output: writing failed"));
+}
+
 TEST_CASE("settings are refused before a model is opened") {
   const Result fault =
       run("logits --model no_such.gguf --prompt x weights.quantizer=rtn weights.format.type=int_grouped "

@@ -91,3 +91,18 @@ TEST_CASE("inspect and tokenize on the real model") {
   CHECK_THAT(patchbay_run("tokenize --model smollm2-135m \"$(printf '\\033[31m')\"").out, Catch::Contains("'\\x1b'"));
   CHECK(patchbay_run("tokenize --model smollm2-135m").code == 1);
 }
+
+TEST_CASE("one prompt at a time; a dry run says where its results would go") {
+  const std::string model = test::smollm2_path();
+  PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
+  const File text("prompt.txt", "Hello");
+  const Result two = patchbay_run("generate --model smollm2-135m --max-tokens 1 --prompt a --prompt-file " + text.path());
+  CHECK(two.code == 1);
+  CHECK_THAT(two.out, Catch::Contains("--prompt-file: given beside another prompt"));
+  CHECK_THAT(patchbay_run("logits --model smollm2-135m --prompt a --tokens 1").out, Catch::Contains("one of --prompt"));
+  const std::string quickstart = "run " + test::source_path("configs/quickstart.yaml") + " --dry-run ";
+  CHECK_THAT(patchbay_run(quickstart + "--out results/elsewhere").out, Catch::Contains("into results/elsewhere\n"));
+  const Result large = patchbay_run(quickstart + "evaluation.window=9000");
+  CHECK(large.code == 1);
+  CHECK_THAT(large.out, Catch::Contains("evaluation.window: 9000 tokens do not fit") && Catch::Contains("at most 8192"));
+}
