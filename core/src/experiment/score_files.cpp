@@ -26,7 +26,7 @@ void append_bytes(std::string& out, const std::vector<T>& values) {
 
 template <class T>
 void take_bytes(const std::string& in, std::size_t& at, std::vector<T>& values) {
-  std::memcpy(values.data(), in.data() + at, values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), in.data() + at, values.size() * sizeof(T));
   at += values.size() * sizeof(T);
 }
 
