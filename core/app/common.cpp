@@ -1,8 +1,10 @@
 #include "common.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "config.h"
+#include "engine/model_spec.h"
 #include "experiment/files.h"
 
 namespace patchbay::app {
@@ -35,6 +37,18 @@ std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::optional
     }
   }
   return prompt;
+}
+
+Prompted open_prompted(const ModelOptions& options, const std::optional<std::string>& text, const std::optional<std::string>& file,
+                       const std::vector<int>& tokens, std::int64_t more) {
+  const RunConfig config = run_config(options.assignments, options.threads);
+  const auto model = ModelFile::open(find_model(options.model));
+  Prompted result{prompt_tokens(*make_tokenizer(*model), text, file, tokens), nullptr};
+  const auto length = static_cast<std::int64_t>(result.prompt.size()), context = read_model_spec(*model).context;
+  if (length > context)
+    throw Error("--prompt", "has " + std::to_string(length) + " tokens", "at most " + std::to_string(context) + ", the model's context", "shorten it");
+  result.session = std::make_unique<Session>(model, config, SessionOptions{length + std::min(more, context - length), 1});
+  return result;
 }
 
 std::string printable(std::string_view text) {

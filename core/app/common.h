@@ -18,6 +18,13 @@ std::unique_ptr<Session> open_session(const ModelOptions& options, const Session
 /// The prompt of a command: text (special tokens parsed, BOS as the model says), a file's text, or tokens as given.
 std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::optional<std::string>& text,
                                  const std::optional<std::string>& file, const std::vector<int>& tokens);
+struct Prompted {
+  std::vector<Token> prompt;
+  std::unique_ptr<Session> session;
+};
+/// A prompt, and a session with room for it and `more` tokens, as far as the model's context goes. @throws Error when it is longer.
+Prompted open_prompted(const ModelOptions& options, const std::optional<std::string>& text, const std::optional<std::string>& file,
+                       const std::vector<int>& tokens, std::int64_t more);
 /// Control characters and escape sequences made visible.
 std::string printable(std::string_view text);
 

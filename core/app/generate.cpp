@@ -51,9 +51,8 @@ void print_summary(const std::vector<Token>& prompt, const GenerationResult& res
 
 int generate(const GenerateOptions& options) {
   if (options.max_tokens < 1) throw Error("--max-tokens", "is " + std::to_string(options.max_tokens), "1 or more");
-  const auto session = open_session(options.model);
+  const auto [prompt, session] = open_prompted(options.model, options.prompt, options.prompt_file, options.tokens, options.max_tokens);
   const Tokenizer& tokenizer = session->tokenizer();
-  const std::vector<Token> prompt = prompt_tokens(tokenizer, options.prompt, options.prompt_file, options.tokens);
   Utf8Stream stream;
   GenerationRequest request;
   request.prompt = prompt;

@@ -25,8 +25,7 @@ std::vector<Token> largest(View<const float, 1> logits, int count) {
 }  // namespace
 
 int logits(const LogitsOptions& options) {
-  const auto session = open_session(options.model);
-  const std::vector<Token> prompt = prompt_tokens(session->tokenizer(), options.prompt, std::nullopt, options.tokens);
+  const auto [prompt, session] = open_prompted(options.model, options.prompt, std::nullopt, options.tokens, 0);
   ModelRunner& runner = session->runner();
   const SeqId seq = runner.open();
   std::vector<TokenRow> rows;

@@ -106,3 +106,16 @@ TEST_CASE("one prompt at a time; a dry run says where its results would go") {
   CHECK(large.code == 1);
   CHECK_THAT(large.out, Catch::Contains("evaluation.window: 9000 tokens do not fit") && Catch::Contains("at most 8192"));
 }
+
+TEST_CASE("a prompt has the model's whole context, and one token more is refused by both numbers") {
+  const std::string model = test::smollm2_path();
+  PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
+  std::string text;
+  for (int i = 0; i < 8193; ++i) text += i == 0 ? "1" : " 1";  // at least one token each
+  const File longer("longer.txt", text);
+  const Result refused = patchbay_run("generate --model smollm2-135m --prompt-file " + longer.path());
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.out, Catch::Contains("--prompt: has ") && Catch::Contains("at most 8192, the model's context"));
+  const Result fits = patchbay_run("generate --model smollm2-135m --prompt 'What is' --max-tokens 99999 --json");  // ends by itself
+  CHECK(json::parse(fits.out)["finish"] == "stop");
+}

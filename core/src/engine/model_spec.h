@@ -32,7 +32,7 @@ struct ModelSpec {
 };
 
 /// Reads the architecture from a file's metadata. @throws Error for an architecture, RoPE scaling or tensor it does not know.
-ModelSpec read_model_spec(const ModelFile& file);
+PATCHBAY_API ModelSpec read_model_spec(const ModelFile& file);
 
 /// "blk.3.attn_q.weight"
 std::string block_tensor(int layer, const std::string& name);
