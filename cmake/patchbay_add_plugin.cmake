@@ -1,12 +1,13 @@
-# patchbay_add_plugin([SOURCES file...] [AVX2 file...] [AVX512 file...] [DEFINITIONS name...])
+# patchbay_add_plugin([TEMPLATE] [SOURCES file...] [AVX2 file...] [AVX512 file...] [DEFINITIONS name...])
 #
 # Called from <kind>/<name>/CMakeLists.txt: builds lib/patchbay/plugins/<kind>/<name>.so from <name>.cpp and SOURCES, in
 # patchbay's own tree and, after find_package(patchbay), in any other.
 # AVX2 and AVX512 list sources compiled for those instruction sets: they may only be called after a look at cpuid.
+# TEMPLATE marks the plugin of each kind that `patchbay new` copies; the program finds it above itself, in share/patchbay/templates.
 # <name>_test.cpp, where present, becomes part of the program test_plugins; outside patchbay's tree, where Catch2 has been found,
 # it becomes a program and a test of its own.
 function(patchbay_add_plugin)
-  cmake_parse_arguments(ARG "" "" "SOURCES;AVX2;AVX512" ${ARGN})
+  cmake_parse_arguments(ARG "TEMPLATE" "" "SOURCES;AVX2;AVX512" ${ARGN})
   get_filename_component(name ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   get_filename_component(kind_dir ${CMAKE_CURRENT_SOURCE_DIR} DIRECTORY)
   get_filename_component(kind ${kind_dir} NAME)
@@ -21,6 +22,11 @@ function(patchbay_add_plugin)
   patchbay_warnings(${target})
   install(TARGETS ${target} LIBRARY DESTINATION lib/patchbay/plugins/${kind})
   set_property(GLOBAL APPEND PROPERTY PATCHBAY_PLUGIN_TARGETS ${target})
+  if(ARG_TEMPLATE)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/patchbay/templates/${kind})
+    file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/share/patchbay/templates/${kind}/${name} SYMBOLIC)
+    install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} DESTINATION share/patchbay/templates/${kind})
+  endif()
   if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp)
     return()
   endif()

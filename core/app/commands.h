@@ -38,6 +38,7 @@ struct PerplexityOptions {
 struct BenchOptions { ModelOptions model; std::int64_t prompt = 512, generate = 128; int repeat = 5; };
 struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; std::string out; };
 struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, json = false; int threads = 0; };
+struct NewOptions { std::string kind, name, dir = "plugins"; };
 
 int list(const ListOptions&);
 int describe(const DescribeOptions&);
@@ -50,5 +51,6 @@ int perplexity(const PerplexityOptions&);
 int bench(const BenchOptions&);
 int plan(const PlanOptions&);
 int run(const RunOptions&);
+int new_plugin(const NewOptions&);
 
 }  // namespace patchbay::app

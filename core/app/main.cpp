@@ -219,6 +219,15 @@ void add_run(CLI::App& app, Outcome& outcome) {
                   }, run);
 }
 
+void add_new(CLI::App& app, Outcome& outcome) {
+  add<NewOptions>(app, outcome, "new", "A folder for a new plugin, made from the simplest of its kind",
+                  [](CLI::App& command, NewOptions& options) {
+                    command.add_option("kind", options.kind, "A kind of plugin (quantizers)")->required();
+                    command.add_option("name", options.name, "The plugin's name: a-z, 0-9 and _")->required();
+                    command.add_option("--dir", options.dir, "Where KIND/NAME is made; else plugins, in the current folder");
+                  }, new_plugin);
+}
+
 int main(int argc, char** argv) {
   CLI::App app("patchbay: a laboratory for LLM inference");
   Outcome outcome;
@@ -235,6 +244,7 @@ int main(int argc, char** argv) {
   add_bench(app, outcome);
   add_plan(app, outcome);
   add_run(app, outcome);
+  add_new(app, outcome);
   try {
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output", "writing failed", "", "is the disk full?");

@@ -3,8 +3,10 @@
   out_of_tree_test.py BUILD_FOLDER COMPILER [CMAKE_ARGUMENT...]
 """
 
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -77,9 +79,75 @@ class Example(unittest.TestCase):
         code, drawn = run(*generate, "decoder=sampling", "processors=[{type: min_p, min_p: 1.0}]", PATCHBAY_PLUGIN_PATH=path)
         self.assertEqual(code, 0, drawn)
         code, free = run(*generate, "decoder=sampling", PATCHBAY_PLUGIN_PATH=path)
-        tokens = [__import__("json").loads(text)["tokens"] for text in (greedy, drawn, free)]
+        tokens = [json.loads(text)["tokens"] for text in (greedy, drawn, free)]
         self.assertEqual(tokens[0], tokens[1])
         self.assertNotEqual(tokens[0], tokens[2])
+
+
+class NewPlugin(unittest.TestCase):
+    """`patchbay new`: every kind is made, two of them are built and put under the suite of their kind."""
+
+    program = PREFIX / "bin/patchbay"
+
+    def new(self, kind, name, folder, code=0):
+        actual, output = run(self.program, "new", kind, name, "--dir", folder)
+        self.assertEqual(actual, code, output)
+        return output
+
+    def test_every_kind_has_a_template_whose_readme_holds_the_formulas_of_the_code(self):
+        kinds = sorted(path.name for path in (ROOT / "plugins").iterdir())
+        self.assertGreater(len(kinds), 10)
+        for kind in kinds:
+            with self.subTest(kind=kind):
+                self.new(kind, "fresh_one", WORK / "every_kind")
+                folder = WORK / "every_kind" / kind / "fresh_one"
+                for part in ("fresh_one.cpp", "fresh_one_test.cpp", "fresh_one.yaml", "CMakeLists.txt", "README.md"):
+                    self.assertTrue((folder / part).is_file(), part)
+                self.assertNotIn("TEMPLATE", (folder / "CMakeLists.txt").read_text())
+                tag = re.compile(r"\(([A-Z]{1,2}[0-9]+)\)")
+                for source in [*folder.glob("*.cpp"), *folder.glob("*.h")]:
+                    comments = " ".join(re.findall(r"//.*", source.read_text()))
+                    self.assertLessEqual(set(tag.findall(comments)), set(tag.findall((folder / "README.md").read_text())))
+
+    def test_two_kinds_build_and_pass_the_suite_of_their_kind_as_they_are(self):
+        project = WORK / "two_kinds"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(two_kinds CXX)\nfind_package(patchbay REQUIRED)\nfind_package(Catch2)\n"
+            "enable_testing()\nadd_subdirectory(processors/fresh_one)\nadd_subdirectory(decoders/fresh_two)\n")
+        self.new("processors", "fresh_one", project)
+        self.new("decoder", "fresh_two", project)
+        built(project, project / "build")
+        code, output = run("ctest", folder=project / "build")
+        self.assertIn("100% tests passed, 0 tests failed out of 2", output)
+        path = f"{project}/build/lib/patchbay/plugins:{BUILD}/lib/patchbay/plugins"
+        for kind, name in (("processors", "fresh_one"), ("decoders", "fresh_two")):
+            code, output = run(f"{BUILD}/bin/test_conformance_{kind}", PATCHBAY_PLUGIN_PATH=path)
+            self.assertEqual(code, 0, output)
+            code, output = run(self.program, "plan", project / kind / name / f"{name}.yaml", folder=ROOT, PATCHBAY_PLUGIN_PATH=path)
+            if code:  # the model of the experiment need not be here
+                self.assertIn("fetch_model.sh", output)
+
+    def test_in_the_tree_the_build_file_is_one_call_elsewhere_a_project(self):
+        (WORK / "tree/cmake").mkdir(parents=True)
+        (WORK / "tree/cmake/patchbay_add_plugin.cmake").touch()
+        self.assertIn("cmake --preset release", self.new("quantizers", "inside", WORK / "tree/plugins"))
+        self.assertEqual((WORK / "tree/plugins/quantizers/inside/CMakeLists.txt").read_text(), "patchbay_add_plugin()\n")
+        self.assertIn("CMAKE_PREFIX_PATH", self.new("quantizers", "outside", WORK / "elsewhere"))
+        self.assertIn("find_package(patchbay REQUIRED)", (WORK / "elsewhere/quantizers/outside/CMakeLists.txt").read_text())
+
+    def test_what_is_refused(self):
+        self.assertIn("did you mean quantizers?", self.new("quantisers", "x", WORK / "refused", 1))
+        for name in ("Rtn", "2bit", "a-b", "../a", "", "a" * 41):
+            self.assertIn("is no name of a plugin", self.new("quantizers", name, WORK / "refused", 1))
+        self.assertIn("there is such a plugin", self.new("quantizers", "rtn", WORK / "refused", 1))
+        (WORK / "refused/quantizers/mine").mkdir(parents=True)
+        self.assertIn("is there already", self.new("quantizers", "mine", WORK / "refused", 1))
+        self.assertEqual([p.name for p in (WORK / "refused/quantizers").iterdir()], ["mine"])
+
+    def test_a_name_that_the_interface_has_taken_becomes_another_class(self):
+        self.new("decoders", "sequence", WORK / "taken")
+        self.assertIn("class SequencePlugin final", (WORK / "taken/decoders/sequence/sequence.cpp").read_text())
 
 
 if __name__ == "__main__":
