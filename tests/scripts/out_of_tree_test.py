@@ -84,6 +84,26 @@ class Example(unittest.TestCase):
         self.assertNotEqual(tokens[0], tokens[2])
 
 
+class Tutorial(unittest.TestCase):
+    """The plugins of docs/writing_a_plugin.md pass the suite of their kind, and each is one folder."""
+
+    def test_its_plugins_pass_the_suite_of_their_kind(self):
+        tutorial = ROOT / "examples/tutorial"
+        built(tutorial, WORK / "tutorial")
+        code, output = run("ctest", "--output-on-failure", folder=WORK / "tutorial")
+        self.assertIn("100% tests passed, 0 tests failed out of 3", output)
+        path = f"{WORK}/tutorial/lib/patchbay/plugins:{BUILD}/lib/patchbay/plugins"
+        for kind, name in (("quantizers", "clip_search"), ("kv_stores", "growing"), ("drafters", "bigram")):
+            with self.subTest(plugin=name):
+                code, output = run(PREFIX / "bin/patchbay", "describe", f"{kind}/{name}", "--markdown", PATCHBAY_PLUGIN_PATH=path)
+                self.assertEqual(code, 0, output)
+                self.assertIn(output.strip(), (tutorial / kind / name / "README.md").read_text())
+                code, output = run(f"{BUILD}/bin/test_conformance_{kind}", PATCHBAY_PLUGIN_PATH=path)
+                self.assertEqual(code, 0, output)
+        lines = (tutorial / "quantizers/clip_search/clip_search.cpp").read_text().count("\n")
+        self.assertLess(lines, 100)
+
+
 class NewPlugin(unittest.TestCase):
     """`patchbay new`: every kind is made, two of them are built and put under the suite of their kind."""
 
