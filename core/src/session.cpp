@@ -104,8 +104,9 @@ std::vector<std::shared_ptr<LogitsProcessor>> Session::make_processors() const {
   return processors;
 }
 
-void check_run(const ModelFile& file, const RunConfig& config) {
+void check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options) {
   const ModelSpec spec = read_model_spec(file);
+  room(file, spec, options);  // refuses what is longer than the context
   check_weights(file, WeightPlan(file, spec, config));
   make<Attention>(config.attention);  // says which kernels this machine lacks
   make<Backend>(with_threads(config.backend, config.threads));

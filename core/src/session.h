@@ -66,6 +66,6 @@ class PATCHBAY_API Session {
 
 /// Checks a run against a model without loading weights: shapes, formats that do not fit (naming the tensor), context.
 /// What `plan` calls. @throws Error.
-PATCHBAY_API void check_run(const ModelFile& file, const RunConfig& config);
+PATCHBAY_API void check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options = {});
 
 }  // namespace patchbay

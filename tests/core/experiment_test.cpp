@@ -157,6 +157,29 @@ TEST_CASE("a finished sweep is not computed again; a new value of an axis is") {
   CHECK(run(other_seed, out, true)[0]["hash"] != first[0]["hash"]);
 }
 
+TEST_CASE("plan reads text and prompts: nothing about them is found wrong only after a run has taken its time") {
+  Place place;
+  const auto refusal = [&](auto change) {
+    auto plan = place.plan("", "[perplexity, throughput]");
+    change(plan.evaluation);
+    try {
+      check_plan(plan);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  CHECK(refusal([](auto&) {}) == "accepted");
+  CHECK_THAT(refusal([](auto& e) { e.chunks = 100; }), Catch::Contains("windows") && Catch::Contains("100"));
+  CHECK_THAT(refusal([](auto& e) { e.window = 200, e.chunks = 1; }), Catch::Contains("200 tokens") && Catch::Contains("context"));
+  CHECK_THAT(refusal([](auto& e) { e.prefill_tokens = 10000; }), Catch::Contains("evaluation.prefill_tokens"));
+  CHECK_THAT(refusal([](auto& e) { e.prefill_tokens = 128; }), Catch::Contains("129 tokens") && Catch::Contains("context"));
+  CHECK_THAT(refusal([](auto& e) { e.prompt_count = 3; }), Catch::Contains("prompts"));
+  CHECK_THAT(refusal([](auto& e) { e.protocol = "other"; }), Catch::Contains("unknown protocol"));
+  write_file_atomically(place.path + "/prompts.jsonl", "{\"prompt\": 1}\n");
+  CHECK_THAT(refusal([](auto&) {}), Catch::Contains("prompts.jsonl:1"));
+}
+
 TEST_CASE("tasks ask for no more than they need") {
   Place place;
   auto plan = place.plan("", "[memory]");
@@ -172,10 +195,28 @@ TEST_CASE("tasks ask for no more than they need") {
 
 TEST_CASE("an error of a run names the run, and finished records stay") {
   Place place;
-  auto plan = place.plan("sweep: {max_batched_tokens: [64, 32]}", "[generation]");
-  plan.evaluation.max_tokens = 200;  // more than the model's context
-  CHECK_THROWS_WITH(run(plan, place.path + "/out"), Catch::Contains("run max_batched_tokens=64") && Catch::Contains("context"));
-  CHECK(run(place.plan("sweep: {max_batched_tokens: [64, 32]}", "[perplexity]"), place.path + "/out", true).size() == 2);
+  const auto plan = [&](const std::string& second) {  // 10 blocks of 4 tokens do not hold a window of 64
+    return place.plan("sweep: {kv_store: [contiguous, {type: paged, block_size: 4, blocks: " + second + "}]}", "[perplexity]");
+  };
+  CHECK_THROWS_WITH(run(plan("10"), place.path + "/out"), Catch::Contains("run kv_store=paged") && Catch::Contains("no room"));
+  REQUIRE(read_records(place.path + "/out").size() == 1);
+  const auto kept = read_records(place.path + "/out")[0]["environment"];
+  const auto records = run(plan("20"), place.path + "/out", true);
+  REQUIRE(records.size() == 2);
+  CHECK(records[0]["environment"] == kept);
+}
+
+TEST_CASE("a kept record is called as the present sweep calls it") {
+  Place place;
+  const auto out = place.path + "/out";
+  const auto first = run(place.plan("sweep: {kv_store.format: [fp32, int8]}", "[memory]"), out);
+  const auto wider = run(place.plan("sweep: {kv_store.format: [fp32, int8], attention: [flash, naive]}", "[memory]"), out, true);
+  REQUIRE(wider.size() == 4);
+  CHECK(wider[0]["hash"] == first[0]["hash"]);  // kept, not measured again
+  CHECK(wider[0]["metrics"] == first[0]["metrics"]);
+  for (const auto& record : wider) CHECK(record["labels"].size() == 2);
+  CHECK(wider[0]["labels"]["attention"] == "flash");
+  CHECK(wider[0]["run"] == "kv_store.format=fp32, attention=flash");
 }
 
 TEST_CASE("reading back: the head of kept hidden states gives the logits of the step") {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "experiment/environment.h"
+#include "experiment/inputs.h"
 #include "experiment/measure.h"
 #include "experiment/records.h"
 #include "experiment/sha256.h"
@@ -22,16 +23,8 @@ class Experiment {
  public:
   Experiment(const Plan& plan, std::shared_ptr<const ModelFile> file, const ExperimentOptions& options, Progress& progress)
       : plan_(plan), file_(std::move(file)), options_(options), progress_(progress), environment_(environment()),
-        folder_(options.out.empty() ? plan.out : options.out, plan.name, options.resume), tokenizer_(make_tokenizer(*file_)),
-        model_hash_(sha256_of_file(plan.model_path)) {
-    if (plan.scores_text() || plan.has("throughput")) text_ = evaluation_text(*tokenizer_, plan.evaluation.text);
-    if (plan.scores_text()) {
-      protocol_ = protocol_named(plan.evaluation.protocol, plan.evaluation.window);
-      windows_ = windows_in(text_, protocol_, plan.evaluation.chunks);
-    }
-    if (plan.decodes()) read_tasks();
-    if (plan.has("throughput") && static_cast<std::int64_t>(text_.tokens.size()) < plan.evaluation.prefill_tokens)
-      throw Error("evaluation.prefill_tokens", fmt::format("the text has {} tokens only", text_.tokens.size()));
+        folder_(options.out.empty() ? plan.out : options.out, plan.name, options.resume),
+        inputs_(read_inputs(plan, *make_tokenizer(*file_))), model_hash_(sha256_of_file(plan.model_path)) {
     folder_.write_experiment(Json{{"name", plan.name}, {"yaml", Json::parse(plan.yaml_json)}, {"plan", Json::parse(plan_json(plan))}}.dump(2));
   }
 
@@ -41,6 +34,8 @@ class Experiment {
       const auto& run = plan_.runs[at_];
       if (auto found = folder_.find(run_hash(run))) {
         note_origin(run, *found);
+        (*found)["run"] = run.name;  // how a run is called depends on what the sweep has beside it
+        (*found)["labels"] = labels_of(run);
         records.push_back(std::move(*found));
         continue;
       }
@@ -66,8 +61,9 @@ class Experiment {
     config.erase("decoder");
     config.erase("processors");
     config.erase("threads");
-    return {{"config", config}, {"model", model_hash_}, {"text", text_.sha256}, {"protocol", protocol_.name}, {"window", protocol_.window},
-            {"windows", windows_}, {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"sources", environment_.sources}};
+    return {{"config", config}, {"model", model_hash_}, {"text", inputs_.text.sha256},
+            {"protocol", inputs_.protocol.name}, {"window", inputs_.protocol.window}, {"windows", inputs_.windows},
+            {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"sources", environment_.sources}};
   }
   std::string scores_hash(const PlannedRun& run) const {
     auto identity = quality_identity(run);
@@ -80,10 +76,10 @@ class Experiment {
                                {"baseline", run.baseline}};
     if (plan_.scores_text()) identity["quality"] = {quality_identity(run), quality_identity(plan_.runs[0])};
     if (plan_.decodes()) {
-      identity["prompts"] = {prompts_hash_, plan_.evaluation.prompt_count, plan_.evaluation.max_tokens};
+      identity["prompts"] = {inputs_.prompts_hash, plan_.evaluation.prompt_count, plan_.evaluation.max_tokens};
     }
     if (plan_.has("throughput"))
-      identity["throughput"] = {plan_.repeat, options_.threads, plan_.evaluation.prefill_tokens, text_.sha256};
+      identity["throughput"] = {plan_.repeat, options_.threads, plan_.evaluation.prefill_tokens, inputs_.text.sha256};
     return identity_hash(identity);
   }
 
@@ -96,26 +92,10 @@ class Experiment {
 
   // --- one run
 
-  void read_tasks() {
-    prompts_hash_ = sha256_of_file(plan_.evaluation.prompts);
-    for (auto& prompt : read_prompts(plan_.evaluation.prompts, plan_.evaluation.prompt_count)) {
-      DecodingTask task{prompt, tokenizer_->encode(prompt.text, true, true), plan_.evaluation.max_tokens};
-      if (prompt.max_tokens > 0) task.max_tokens = std::min(task.max_tokens, prompt.max_tokens);
-      tasks_.push_back(std::move(task));
-    }
-  }
-
-  std::int64_t longest_sequence() const {
-    std::int64_t longest = plan_.scores_text() ? protocol_.window : 1;
-    if (plan_.has("throughput")) longest = std::max(longest, plan_.evaluation.prefill_tokens + 1);
-    for (const auto& task : tasks_) longest = std::max(longest, static_cast<std::int64_t>(task.tokens.size()) + task.max_tokens);
-    return longest;
-  }
-
   std::unique_ptr<Session> build(const PlannedRun& run) {
     auto config = run.config;
     if (config.threads == 0) config.threads = options_.threads;
-    return std::make_unique<Session>(file_, config, SessionOptions{longest_sequence(), 1});
+    return std::make_unique<Session>(file_, config, SessionOptions{inputs_.longest_sequence, 1});
   }
 
   void tell(const std::string& doing, double fraction) {
@@ -131,11 +111,11 @@ class Experiment {
     auto session = build(run);
     Json speed = Json::object(), outputs;
     if (plan_.has("throughput")) {
-      const std::span<const Token> tokens(text_.tokens.data(), plan_.evaluation.prefill_tokens);
+      const std::span<const Token> tokens(inputs_.text.tokens.data(), plan_.evaluation.prefill_tokens);
       measure_prefill(*session, tokens, plan_.repeat, plan_.seed, speed, [&](const std::string& what, double f) { tell(what, 0.05 + 0.25 * f); });
     }
     if (plan_.decodes())
-      outputs = measure_decoding(*session, tasks_, plan_.repeat, plan_.has("throughput"), plan_.seed, speed,
+      outputs = measure_decoding(*session, inputs_.tasks, plan_.repeat, plan_.has("throughput"), plan_.seed, speed,
                                  [&](const std::string& what, double f) { tell(what, 0.3 + 0.4 * f); });
     Json sizes = Json::object(), metrics = Json::object();
     if (plan_.has("memory")) {
@@ -148,10 +128,14 @@ class Experiment {
     return record(run, *session, metrics, outputs, started, own_peak);
   }
 
-  Json record(const PlannedRun& run, Session& session, const Json& metrics, const Json& outputs, const std::string& started, bool own_peak) {
+  static Json labels_of(const PlannedRun& run) {
     Json labels = Json::object();
     for (const auto& [column, value] : run.labels) labels[column] = value;
-    Json record = {{"name", plan_.name}, {"run", run.name}, {"hash", run_hash(run)}, {"baseline", run.baseline}, {"labels", labels},
+    return labels;
+  }
+
+  Json record(const PlannedRun& run, Session& session, const Json& metrics, const Json& outputs, const std::string& started, bool own_peak) {
+    Json record = {{"name", plan_.name}, {"run", run.name}, {"hash", run_hash(run)}, {"baseline", run.baseline}, {"labels", labels_of(run)},
                    {"model", plan_.model}, {"model_sha256", model_hash_}, {"config", Json::parse(run.config_json)}, {"seed", plan_.seed},
                    {"repeat", plan_.repeat}, {"tasks", plan_.tasks}, {"paths", session.paths()}};
     record["environment"] = {{"host", environment_.host}, {"os", environment_.os}, {"cpu", environment_.cpu}, {"cores", environment_.cores},
@@ -161,11 +145,13 @@ class Experiment {
                              {"peak_rss_of", own_peak ? "this run" : "the process so far"}};
     record["evaluation"] = Json::object();
     if (plan_.scores_text())
-      record["evaluation"] = {{"text", plan_.evaluation.text}, {"text_sha256", text_.sha256}, {"protocol", protocol_.name},
-                              {"window", protocol_.window}, {"windows", windows_}, {"first_scored", protocol_.first_scored},
-                              {"bos", text_.bos >= 0 ? "first of each window" : "none"}, {"scores", "scores/" + scores_hash(run) + ".bin"}};
+      record["evaluation"] = {{"text", plan_.evaluation.text}, {"text_sha256", inputs_.text.sha256},
+                              {"protocol", inputs_.protocol.name}, {"window", inputs_.protocol.window}, {"windows", inputs_.windows},
+                              {"first_scored", inputs_.protocol.first_scored},
+                              {"bos", inputs_.text.bos >= 0 ? "first of each window" : "none"}, {"scores", "scores/" + scores_hash(run) + ".bin"}};
     if (plan_.decodes())
-      record["evaluation"].update({{"prompts", plan_.evaluation.prompts}, {"prompts_sha256", prompts_hash_}, {"max_tokens", plan_.evaluation.max_tokens}});
+      record["evaluation"].update({{"prompts", plan_.evaluation.prompts}, {"prompts_sha256", inputs_.prompts_hash},
+                                   {"max_tokens", plan_.evaluation.max_tokens}});
     record["metrics"] = metrics;
     if (!outputs.is_null()) record["outputs"] = outputs;
     return record;
@@ -191,10 +177,10 @@ class Experiment {
 
   TokenScores score_run(const PlannedRun& run, Session& session) {
     ScoreOptions options;
-    options.windows = windows_;
-    options.progress = [&](std::int64_t done) { tell("scoring", 0.7 + 0.3 * static_cast<double>(done) / static_cast<double>(windows_)); };
+    options.windows = inputs_.windows;
+    options.progress = [&](std::int64_t done) { tell("scoring", 0.7 + 0.3 * static_cast<double>(done) / static_cast<double>(inputs_.windows)); };
     const auto model = scored_model(session);
-    if (!plan_.has("divergence")) return score(model, text_, protocol_, options);
+    if (!plan_.has("divergence")) return score(model, inputs_.text, inputs_.protocol, options);
     // The baseline is compared with itself through the same file: its row shows what that costs.
     auto baseline_session = run.baseline ? nullptr : build(plan_.runs[0]);
     const auto baseline = run.baseline ? model : scored_model(*baseline_session);
@@ -202,13 +188,13 @@ class Experiment {
     const auto hidden = HiddenFile::open(hidden_path(), baseline.hidden_size);
     options.baseline = &baseline;
     options.baseline_hidden = &hidden;
-    return score(model, text_, protocol_, options);
+    return score(model, inputs_.text, inputs_.protocol, options);
   }
 
   void keep_hidden(const ScoredModel& baseline) {
     tell("the baseline's hidden states", 0.7);
     auto file = HiddenFile::create(hidden_path(), baseline.hidden_size);
-    keep_hidden_states(baseline, text_, protocol_, windows_, file);
+    keep_hidden_states(baseline, inputs_.text, inputs_.protocol, inputs_.windows, file);
     file.finish();
   }
 
@@ -218,12 +204,8 @@ class Experiment {
   Progress& progress_;
   Environment environment_;
   RecordFolder folder_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::string model_hash_, prompts_hash_;
-  EvaluationText text_;
-  Protocol protocol_;
-  std::int64_t windows_ = 0;
-  std::vector<DecodingTask> tasks_;
+  ExperimentInputs inputs_;
+  std::string model_hash_;
   std::size_t at_ = 0;
 };
 

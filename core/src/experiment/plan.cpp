@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "engine/model_spec.h"
+#include "experiment/inputs.h"
 #include "experiment/sweep.h"
 #include "experiment/text_table.h"
 #include "patchbay/plugin.h"
@@ -321,22 +322,18 @@ std::shared_ptr<const ModelFile> check_plan(Plan& plan) {
   plan.model_path = find_model(plan.model);
   auto file = ModelFile::open(plan.model_path);
   check_model(*file);
-  for (const auto& run : plan.runs) {
-    try {
-      check_run(*file, run.config);
-    } catch (const Error& error) {
-      throw error.at("run " + run.name);
-    }
-  }
-  const auto must_exist = [&](bool needed, const char* key, const std::string& path) {
-    if (needed && !std::filesystem::is_regular_file(path)) throw Error(std::string("evaluation.") + key, "no file " + path);
-  };
-  must_exist(plan.scores_text() || plan.has("throughput"), "text", plan.evaluation.text);
-  must_exist(plan.decodes(), "prompts", plan.evaluation.prompts);
   if (plan.scores_text()) {
     const auto window = protocol_named(plan.evaluation.protocol, plan.evaluation.window).window, context = read_model_spec(*file).context;
     if (window > context)
       throw Error("evaluation.window", fmt::format("{} tokens do not fit into the model's context", window), fmt::format("at most {}", context));
+  }
+  const auto inputs = read_inputs(plan, *make_tokenizer(*file));
+  for (const auto& run : plan.runs) {
+    try {
+      check_run(*file, run.config, {inputs.longest_sequence, 1});
+    } catch (const Error& error) {
+      throw error.at("run " + run.name);
+    }
   }
   return file;
 }

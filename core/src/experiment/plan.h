@@ -51,7 +51,8 @@ struct Plan {
 /// Everything but what needs the model file. `path` is where the YAML lies ("" when it is no file).
 /// @throws Error naming file, line and key.
 PATCHBAY_API Plan read_plan(Settings yaml, const std::string& path, std::span<const std::string> assignments = {});
-/// Finds the model and checks every run against it. @throws Error naming run and tensor.
+/// Finds the model and checks every run against it, the text and the prompts included. @throws Error naming run and tensor, or the
+/// key of `evaluation`.
 PATCHBAY_API std::shared_ptr<const ModelFile> check_plan(Plan& plan);
 /// Both, from a file.
 PATCHBAY_API Plan plan_file(const std::string& path, std::span<const std::string> assignments = {});
