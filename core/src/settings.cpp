@@ -70,11 +70,15 @@ nlohmann::json as_json(const Settings& settings) {
 }  // namespace
 
 void set_path(Settings& map, std::string_view path, const Settings& value) {
+  // A map made on the way stands where the value does, less the rest of the path ("command line: weights", not "...quantizer.type").
+  const bool shows_path = value.where.ends_with(path);
+  const std::size_t prefix = shows_path ? value.where.size() - path.size() : value.where.size();
   Settings* node = &map;
   for (std::string_view rest = path;;) {
     const std::string segment(rest.substr(0, rest.find('.')));
     if (segment.empty()) throw Error(printable(path), "an empty part in a path", "names joined by dots: kv_store.format");
-    node = &child(*node, segment, path, value.where);
+    const std::size_t walked = static_cast<std::size_t>(rest.data() - path.data());
+    node = &child(*node, segment, path, walked > 0 && shows_path ? value.where.substr(0, prefix + walked - 1) : value.where);
     if (segment.size() == rest.size()) break;
     rest.remove_prefix(segment.size() + 1);
   }

@@ -213,6 +213,7 @@ TEST_CASE("assignments set paths, and a name in the way becomes the type") {
   CHECK(map.find("match")->text == "*.ffn=x");
   apply_assignment(map, "new.deep.key=[1, 2]");
   CHECK(map.find("new")->find("deep")->find("key")->items.size() == 2);
+  CHECK(map.find("new")->find("deep")->where == "command line: new.deep");  // not ...deep.key: messages build on it
   apply_assignment(map, "quoted=\"4\"");
   CHECK(map.find("quoted")->quoted);
   for (const char* bad :
