@@ -71,6 +71,9 @@ TEST_CASE("units weigh by their counts, and medians are medians") {
   const auto same = *interval_of_mean(sums, counts, 0);
   CHECK(same.low == 1.0);
   CHECK(same.high == 1.0);
+  const std::vector<double> accepted = {0, 8}, drafted = {0, 10};  // nothing drafted for the first prompt: it says nothing
+  CHECK(interval_of_mean(accepted, drafted, 0)->low == 0.8);
+  CHECK(interval_of_mean(accepted, drafted, 0)->high == 0.8);
   CHECK(median({3, 1, 2}) == 2);
   CHECK(median({4, 1, 2, 3}) == 2.5);
   const std::vector<double> one = {5};

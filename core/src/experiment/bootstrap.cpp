@@ -27,6 +27,8 @@ Interval bootstrap(std::int64_t n, std::uint64_t seed, FunctionRef<double(std::s
     for (auto& unit : drawn) unit = static_cast<std::int32_t>(rng.uniform() * static_cast<double>(n));
     result = statistic(drawn);
   }
+  std::erase_if(results, [](double result) { return std::isnan(result); });
+  if (results.empty()) throw Error("bootstrap", "the statistic has no value on any resample");
   std::sort(results.begin(), results.end());
   return {percentile(results, 0.025), percentile(results, 0.975)};
 }
@@ -39,7 +41,7 @@ std::optional<Interval> interval_of_mean(std::span<const double> sums, std::span
       sum += sums[unit];
       count += counts[unit];
     }
-    return count > 0 ? sum / count : 0.0;
+    return sum / count;  // 0/0 where only units without a count were drawn (prompts for which nothing was drafted): left out
   });
 }
 

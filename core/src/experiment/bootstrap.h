@@ -18,6 +18,7 @@ inline constexpr int kResamples = 1000;
 
 /// Percentile bootstrap (Efron 1979): draws n of n units with replacement kResamples times and takes the 2.5th and 97.5th
 /// percentiles of the statistic. Equal n and seed give equal draws: intervals of two runs over the same units are paired.
+/// Resamples on which the statistic is NaN (undefined) are left out. @throws Error when that is all of them.
 PATCHBAY_API Interval bootstrap(std::int64_t n, std::uint64_t seed,
                                 FunctionRef<double(std::span<const std::int32_t> drawn)> statistic);
 /// Interval of sum(sums) / sum(counts); unit i (a block of tokens, a prompt) contributes sums[i] and counts[i].
