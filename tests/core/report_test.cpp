@@ -14,6 +14,7 @@ namespace {
 
 Json record(const std::string& weights, const std::string& decoder, bool baseline) {
   return {{"name", "quick"}, {"run", "weights=" + weights}, {"baseline", baseline}, {"hash", weights + decoder}, {"repeat", 3},
+          {"config", {{"activations", "q8"}}},
           {"labels", {{"weights", weights}, {"kv_store.format", "int8"}, {"decoder", decoder}}},
           {"environment", {{"threads", 2}, {"cpu", "a CPU"}}},
           {"evaluation", {{"text", "data/evaluation.txt"}, {"text_sha256", "0123456789abcdef"}, {"protocol", "patchbay"}, {"windows", 10},
@@ -55,6 +56,10 @@ TEST_CASE("the table has one row per record, marks the baseline, and fits a term
   CHECK(row("  rtn int4 g64").find("45%") != std::string::npos);
   CHECK(row("  rtn int4 g64").find("1.20 ±0.30%") != std::string::npos);
   CHECK(text.find("sha256 01234567)") != std::string::npos);
+  CHECK(text.find("rounded to 8 bits") != std::string::npos);
+  auto exact = records;
+  for (auto& each : exact) each["config"]["activations"] = "fp32";
+  CHECK(report_table(exact, true).find("rounded to 8 bits") == std::string::npos);
   for (const auto& line : lines) CHECK(width_of(line) <= 140);
 }
 
