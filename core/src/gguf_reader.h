@@ -18,7 +18,8 @@ struct GgufContents {
   std::int64_t data_end = 0;        ///< where the last tensor's bytes end (or the last tensor info): what follows is not ours
 };
 
-/// @param name  what to call the file in messages. @throws Error with field and byte offset.
+/// @param bytes  the whole file
+/// @param name   what to call it in messages. @throws Error with field and byte offset.
 GgufContents read_gguf(std::span<const std::byte> bytes, const std::string& name);
 
 }  // namespace patchbay

@@ -28,7 +28,7 @@ PATCHBAY_API bool is_utf8(std::string_view text);
 PATCHBAY_API bool is_control(char32_t code_point);
 /// True when `text` is UTF-8 without controls.
 PATCHBAY_API bool is_plain_text(std::string_view text);
-/// Safe to print on one line: controls and stray bytes as \n, \t, \r, \xNN or \u{NNNN}, a backslash doubled; at most `limit`
+/// Safe to print on one line: controls and stray bytes as `\n`, `\t`, `\r`, `\xNN` or `\u{NNNN}`, a backslash doubled; at most `limit`
 /// bytes of the text, then "...".
 PATCHBAY_API std::string escaped(std::string_view text, std::size_t limit = std::string_view::npos);
 PATCHBAY_API void append_utf8(std::string& text, char32_t code_point);
