@@ -13,5 +13,13 @@ if(PATCHBAY_SANITIZE)
 else()
   set(flavour "plain")
 endif()
+# Flags that change how objects lie in memory or how exceptions travel.
+string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
+string(REGEX MATCHALL "-D_GLIBCXX[A-Z0-9_]*(=[0-9]+)?|-f(no-)?(rtti|exceptions|short-enums)" flags
+  "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}}")
+if(flags)
+  string(REPLACE ";" "" flags "${flags}")
+  string(APPEND flavour ";${flags}")
+endif()
 set(PATCHBAY_BUILD_ID "${CMAKE_CXX_COMPILER_ID}-${CMAKE_CXX_COMPILER_VERSION};c++20;${flavour};include-${digest}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/build_id.h.in ${PROJECT_BINARY_DIR}/generated/patchbay/build_id.h)

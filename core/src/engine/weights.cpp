@@ -23,10 +23,7 @@ std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTen
     throw Error(file.path(), "tensor " + std::string(tensor.name) + " has type " + std::string(tensor.type_name) + ", which is not computed",
                 "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0", "requantise the model to one of these");
   }
-  static std::map<std::string, std::shared_ptr<WeightFormat>, std::less<>> made;  // stateless: one of each serves all
-  auto& format = made[std::string(tensor.format)];
-  if (!format) format = make<WeightFormat>({std::string(tensor.format), nullptr});
-  return format;
+  return make<WeightFormat>({std::string(tensor.format), nullptr});
 }
 
 // Points a format's single part at the file's bytes.
