@@ -1,11 +1,12 @@
 # What `cmake --install` adds to the program, the library and the plugins: all that a plugin outside this tree is built with
-# (headers, the CMake package), and the descriptions of models, which find_model.cpp finds above the program.
+# (headers, the CMake package), the descriptions of models, and the script of the report's plots: resources.cpp finds both.
 include(CMakePackageConfigHelpers)
 
 set(package_folder lib/cmake/patchbay)
 install(DIRECTORY core/include/patchbay DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_BINARY_DIR}/generated/patchbay/build_id.h DESTINATION include/patchbay)
 install(DIRECTORY configs/models DESTINATION ${CMAKE_INSTALL_DATADIR}/patchbay/configs)
+install(DIRECTORY python DESTINATION ${CMAKE_INSTALL_DATADIR}/patchbay FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt")
 
 install(EXPORT patchbay NAMESPACE patchbay:: FILE patchbayTargets.cmake DESTINATION ${package_folder})
 configure_package_config_file(cmake/patchbayConfig.cmake.in ${PROJECT_BINARY_DIR}/generated/patchbayConfig.cmake

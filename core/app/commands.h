@@ -39,6 +39,7 @@ struct BenchOptions { ModelOptions model; std::int64_t prompt = 512, generate = 
 struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; std::string out; };
 struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, json = false; int threads = 0; };
 struct NewOptions { std::string kind, name, dir = "plugins"; };
+struct ReportOptions { std::vector<std::string> folders; std::string csv, html; bool json = false; };
 
 int list(const ListOptions&);
 int describe(const DescribeOptions&);
@@ -52,5 +53,6 @@ int bench(const BenchOptions&);
 int plan(const PlanOptions&);
 int run(const RunOptions&);
 int new_plugin(const NewOptions&);
+int report(const ReportOptions&);
 
 }  // namespace patchbay::app

@@ -60,7 +60,7 @@ void model(CLI::App& command, ModelOptions& options) {
   json_flag(command, options.json);
 }
 /// One argument, "1,2,3": it must not swallow the key=value that follow.
-void tokens(CLI::App& command, std::vector<int>& list) {
+void token_list(CLI::App& command, std::vector<int>& list) {
   command.add_option("--tokens", list, "The prompt as token numbers: 1,2,3")->delimiter(',')->allow_extra_args(false)->check(not_a_number<int>);
 }
 
@@ -91,7 +91,7 @@ void add_logits(CLI::App& app, Outcome& outcome) {
       [](CLI::App& command, LogitsOptions& options) {
         model(command, options.model);
         command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
-        tokens(command, options.tokens);
+        token_list(command, options.tokens);
         command.add_option("--top", options.top, "How many tokens to show")->check(CLI::Range(1, 1 << 30));
         assignments(command, options.model.assignments);
       },
@@ -155,7 +155,7 @@ void add_generate(CLI::App& app, Outcome& outcome) {
         model(command, options.model);
         command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
         command.add_option("--prompt-file", options.prompt_file, "A file that holds the prompt");
-        tokens(command, options.tokens);
+        token_list(command, options.tokens);
         number(command, "--max-tokens", options.max_tokens, "Longest output, in tokens");
         number(command, "--seed", options.seed, "Seed of the random draws");
         command.add_flag("--ignore-end", options.ignore_end, "Go on past end-of-generation tokens");
@@ -228,6 +228,16 @@ void add_new(CLI::App& app, Outcome& outcome) {
                   }, new_plugin);
 }
 
+void add_report(CLI::App& app, Outcome& outcome) {
+  add<ReportOptions>(app, outcome, "report", "The table of finished runs, again; several folders in one table",
+                     [](CLI::App& command, ReportOptions& options) {
+                       command.add_option("folders", options.folders, "Folders that `run` wrote")->required();
+                       command.add_option("--csv", options.csv, "Write all metrics with their intervals to this file");
+                       command.add_option("--html", options.html, "Write a page with tables and plots that needs nothing else to this file");
+                       json_flag(command, options.json);
+                     }, report);
+}
+
 int main(int argc, char** argv) {
   CLI::App app("patchbay: a laboratory for LLM inference");
   Outcome outcome;
@@ -245,6 +255,7 @@ int main(int argc, char** argv) {
   add_plan(app, outcome);
   add_run(app, outcome);
   add_new(app, outcome);
+  add_report(app, outcome);
   try {
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output", "writing failed", "", "is the disk full?");

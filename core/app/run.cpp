@@ -11,7 +11,9 @@
 #include "config.h"
 #include "experiment/experiment.h"
 #include "experiment/plan.h"
+#include "experiment/record_set.h"
 #include "experiment/report.h"
+#include "report_files.h"
 
 namespace patchbay::app {
 namespace {
@@ -49,6 +51,14 @@ class TerminalProgress : public Progress {
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
+/// Beside the records: what spreadsheets and browsers read.
+void write_reports(const std::string& folder) {
+  const std::string folders[] = {folder};
+  const auto set = read_record_set(folders);
+  write_csv(set, folder + "/report.csv");
+  write_html(set, folder + "/report.html");
+}
+
 }  // namespace
 
 int run(const RunOptions& options) {
@@ -58,6 +68,7 @@ int run(const RunOptions& options) {
   const auto out = options.out.empty() ? planned.out : options.out;
   TerminalProgress progress;
   const auto records = run_experiment(planned, file, {out, options.resume, options.threads}, progress);
+  write_reports(out);
   if (options.json) {
     fmt::print("{}\n", Json{{"out", out}, {"records", records}}.dump());
     return 0;

@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "model_file.h"
+#include "resources.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -21,12 +22,7 @@ constexpr std::array<std::string_view, 6> kKeys = {"file", "sha256", "bytes", "s
 /// Where model descriptions may lie: under the current folder, and above the program, in a source tree or an installed one.
 std::vector<fs::path> description_folders() {
   std::vector<fs::path> folders = {"configs/models"};
-  std::error_code ignored;
-  fs::path place = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (int level = 0; level < 4 && place.has_relative_path(); ++level, place = place.parent_path()) {
-    folders.push_back(place / "configs/models");
-    folders.push_back(place / "share/patchbay/configs/models");
-  }
+  for (auto& place : resource_places("configs/models")) folders.push_back(std::move(place));
   return folders;
 }
 

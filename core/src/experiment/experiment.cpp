@@ -12,6 +12,7 @@
 #include "experiment/environment.h"
 #include "experiment/inputs.h"
 #include "experiment/measure.h"
+#include "experiment/record_set.h"
 #include "experiment/records.h"
 #include "experiment/sha256.h"
 
@@ -135,7 +136,7 @@ class Experiment {
   }
 
   Json record(const PlannedRun& run, Session& session, const Json& metrics, const Json& outputs, const std::string& started, bool own_peak) {
-    Json record = {{"name", plan_.name}, {"run", run.name}, {"hash", run_hash(run)}, {"baseline", run.baseline}, {"labels", labels_of(run)},
+    Json record = {{"schema", kRecordSchema}, {"name", plan_.name}, {"run", run.name}, {"hash", run_hash(run)}, {"baseline", run.baseline}, {"labels", labels_of(run)},
                    {"model", plan_.model}, {"model_sha256", model_hash_}, {"config", Json::parse(run.config_json)}, {"seed", plan_.seed},
                    {"repeat", plan_.repeat}, {"tasks", plan_.tasks}, {"paths", session.paths()}};
     record["environment"] = {{"host", environment_.host}, {"os", environment_.os}, {"cpu", environment_.cpu}, {"cores", environment_.cores},

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 
+#include "experiment/record_set.h"
 #include "experiment/text_table.h"
+#include "utf8.h"
 
 namespace patchbay {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// A column of the table: which metric, under which title, times what.
 struct Column {
@@ -40,6 +39,10 @@ const Json* metric_of(const Json& record, const std::string& name) {
   if (metrics == record.end() || !metrics->is_object()) return nullptr;
   const auto found = metrics->find(name);
   return found == metrics->end() || found->is_null() ? nullptr : &*found;
+}
+
+bool shows(std::span<const Json> records, const char* metric) {
+  return std::ranges::any_of(records, [&](const Json& record) { return metric_of(record, metric) != nullptr; });
 }
 
 std::string plain(double value) {
@@ -76,41 +79,6 @@ std::string title_of(std::string name) {
   return name;
 }
 
-std::string text_at(const Json& record, std::initializer_list<const char*> path) {
-  const Json* at = &record;
-  for (const char* key : path) {
-    if (!at->is_object() || !at->contains(key)) return "?";
-    at = &at->at(key);
-  }
-  return at->is_string() ? at->get<std::string>() : at->dump();
-}
-
-/// What all records have in common at `path`, or how many different values there are.
-std::string common(std::span<const Json> records, std::initializer_list<const char*> path) {
-  const auto first = text_at(records[0], path);
-  const bool equal = std::all_of(records.begin(), records.end(), [&](const Json& r) { return text_at(r, path) == first; });
-  return equal ? first : "several";
-}
-
-std::string legend(std::span<const Json> records, const std::function<bool(const char*)>& shown) {
-  std::string text = "* the baseline. ± is half of a 95% interval (percentile bootstrap, 1000 resamples).\n";
-  if (shown("perplexity") || shown("kl_nats"))
-    text += fmt::format("Quality: text {} (sha256 {:.8}), protocol {}: {} windows of {} tokens, scored from token {} on, BOS {};\n"
-                        "  intervals resample blocks of 32 scored tokens, paired with the baseline.\n",
-                        common(records, {"evaluation", "text"}), common(records, {"evaluation", "text_sha256"}),
-                        common(records, {"evaluation", "protocol"}), common(records, {"evaluation", "windows"}),
-                        common(records, {"evaluation", "window"}), common(records, {"evaluation", "first_scored"}),
-                        common(records, {"evaluation", "bos"}));
-  if (shown("kl_nats") && common(records, {"config", "activations"}) != "fp32")
-    text += "  activations are rounded to 8 bits: that alone sets runs a few 10^-3 nats apart, whatever differs (docs/measuring.md).\n";
-  if (shown("decode_tokens_per_s") || shown("prefill_tokens_per_s"))
-    text += fmt::format("Speed: medians of {} repeats that follow each other, one sequence, {} threads, {};\n"
-                        "  intervals resample the repeats (3 hold the median 75 times of 100, 6 hold it 97 times), not what changes between runs.\n",
-                        common(records, {"repeat"}), common(records, {"environment", "threads"}), common(records, {"environment", "cpu"}));
-  if (shown("acceptance_rate")) text += "Accepted: draft tokens kept, of those proposed; intervals resample the prompts.\n";
-  return text;
-}
-
 }  // namespace
 
 std::string plus_minus(double value, double half_width) {
@@ -124,35 +92,108 @@ std::string plus_minus(double value, double half_width) {
   return fmt::format("{:.{}f} ±{:.{}f}", value, decimals, half_width, decimals);
 }
 
-std::string report_table(std::span<const nlohmann::ordered_json> records, bool utf8) {
-  if (records.empty()) return "no records\n";
-  const auto labels = label_columns(records);
-  const auto shown = [&](const char* metric) {
-    return std::any_of(records.begin(), records.end(), [&](const Json& record) { return metric_of(record, metric) != nullptr; });
-  };
-  TextTable table;
-  for (const auto& name : labels) table.header.push_back(title_of(name));
-  if (labels.empty()) table.header.push_back("run");
-  table.right.assign(table.header.size(), false);
-  for (const auto& column : kColumns) {
-    if (!shown(column.metric)) continue;
-    table.header.push_back(column.title);
-    table.right.push_back(true);
+std::string record_text(const Json& record, std::initializer_list<const char*> path) {
+  const Json* at = &record;
+  for (const char* key : path) {
+    if (!at->is_object() || !at->contains(key)) return "?";
+    at = &at->at(key);
   }
+  return at->is_string() ? at->get<std::string>() : at->dump();
+}
+
+std::string common_text(std::span<const Json> records, std::initializer_list<const char*> path) {
+  const auto first = record_text(records[0], path);
+  const bool equal = std::all_of(records.begin(), records.end(), [&](const Json& r) { return record_text(r, path) == first; });
+  return equal ? escaped(first, 120) : "several";
+}
+
+std::string report_legend(std::span<const Json> records) {
+  const auto shown = [&](const char* metric) { return shows(records, metric); };
+  std::string text = "* the baseline. ± is half of a 95% interval (percentile bootstrap, 1000 resamples).\n";
+  if (shown("perplexity") || shown("kl_nats"))
+    text += fmt::format("Quality: text {} (sha256 {:.8}), protocol {}: {} windows of {} tokens, scored from token {} on, BOS {};\n"
+                        "  intervals resample blocks of 32 scored tokens, paired with the baseline.\n",
+                        common_text(records, {"evaluation", "text"}), common_text(records, {"evaluation", "text_sha256"}),
+                        common_text(records, {"evaluation", "protocol"}), common_text(records, {"evaluation", "windows"}),
+                        common_text(records, {"evaluation", "window"}), common_text(records, {"evaluation", "first_scored"}),
+                        common_text(records, {"evaluation", "bos"}));
+  if (shown("kl_nats") && common_text(records, {"config", "activations"}) != "fp32")
+    text += "  activations are rounded to 8 bits: that alone sets runs a few 10^-3 nats apart, whatever differs (docs/measuring.md).\n";
+  if (shown("decode_tokens_per_s") || shown("prefill_tokens_per_s"))
+    text += fmt::format("Speed: medians of {} repeats that follow each other, one sequence, {} threads, {};\n"
+                        "  intervals resample the repeats (3 hold the median 75 times of 100, 6 hold it 97 times), not what changes between runs.\n",
+                        common_text(records, {"repeat"}), common_text(records, {"environment", "threads"}), common_text(records, {"environment", "cpu"}));
+  if (shown("acceptance_rate")) text += "Accepted: draft tokens kept, of those proposed; intervals resample the prompts.\n";
+  return text;
+}
+
+ReportGrid report_grid(std::span<const Json> records) {
+  ReportGrid grid;
+  const auto labels = label_columns(records);
+  for (const auto& name : labels) grid.header.push_back(title_of(escaped(name, 60)));
+  if (labels.empty()) grid.header.emplace_back("run");
+  grid.labels = grid.header.size();
+  std::vector<const Column*> columns;
+  for (const auto& column : kColumns)
+    if (shows(records, column.metric)) columns.push_back(&column);
+  for (const auto* column : columns) grid.header.emplace_back(column->title);
   for (const auto& record : records) {
     std::vector<std::string> row;
-    for (const auto& name : labels) row.push_back(text_at(record, {"labels", name.c_str()}));
-    if (labels.empty()) row.push_back(text_at(record, {"run"}));
-    row[0] = fmt::format("{} {}", is_baseline(record) ? '*' : ' ', row[0]);
-    for (const auto& column : kColumns)
-      if (shown(column.metric)) row.push_back(cell(record, column));
-    table.rows.push_back(std::move(row));
+    for (const auto& name : labels) row.push_back(escaped(record_text(record, {"labels", name.c_str()}), 60));
+    if (labels.empty()) row.push_back(escaped(record_text(record, {"run"}), 60));
+    for (const auto* column : columns) row.push_back(cell(record, *column));
+    grid.rows.push_back(std::move(row));
   }
-  for (std::size_t line = 0; line != std::string::npos; line = table.header[0].find('\n', line + 2)) table.header[0].insert(line == 0 ? 0 : line + 1, 2, ' ');
-  auto text = legend(records, shown);
+  return grid;
+}
+
+std::string report_table(std::span<const Json> records, bool utf8) {
+  if (records.empty()) return "no records\n";
+  const auto grid = report_grid(records);
+  TextTable table{grid.header, grid.rows, {}};
+  for (std::size_t c = 0; c < grid.header.size(); ++c) table.right.push_back(c >= grid.labels);
+  for (std::size_t i = 0; i < records.size(); ++i) table.rows[i][0].insert(0, is_baseline(records[i]) ? "* " : "  ");
+  auto& first = table.header[0];
+  for (std::size_t line = 0; line != std::string::npos; line = first.find('\n', line + 2)) first.insert(line == 0 ? 0 : line + 1, 2, ' ');
+  auto text = report_legend(records);
   if (!utf8)
     for (std::size_t at; (at = text.find("±")) != std::string::npos;) text.replace(at, std::string("±").size(), "+-");
   return table.text(utf8) + "\n" + text;
+}
+
+std::string report_text(const RecordSet& set, bool utf8) {
+  return report_table(merged_records(set), utf8) + baseline_rule(set) + source_notes(set);
+}
+
+std::string baseline_rule(const RecordSet& set) {
+  if (set.sources.size() < 2) return "";
+  // What a comparison with the baseline rests on; the number of windows is part of it.
+  const auto basis = [](const Json& record) {
+    auto evaluation = record.value("evaluation", Json::object());
+    Json rests = {record.value("config", Json::object()), record.value("model_sha256", "")};
+    for (const char* key : {"text_sha256", "protocol", "window", "windows", "first_scored"}) rests.push_back(evaluation.value(key, Json()));
+    return rests;
+  };
+  std::vector<Json> baselines;
+  for (const auto& record : set.records)
+    if (is_baseline(record)) baselines.push_back(basis(record));
+  const bool equal = std::ranges::all_of(baselines, [&](const Json& b) { return b == baselines[0]; });
+  return fmt::format("Each row is compared with the baseline (*) of its own folder; these {} have {}.\n", baselines.size(),
+                     equal ? "the same settings, model and text"
+                           : "different settings, model or text: compare columns that are relative to it within a folder only");
+}
+
+std::string source_notes(const RecordSet& set) {
+  std::string notes;
+  for (std::size_t s = 0; s < set.sources.size(); ++s) {
+    const auto& source = set.sources[s];
+    const auto shown = std::ranges::count(set.source_of, s);
+    if (source.planned > shown) notes += fmt::format("{}: {} of {} runs are finished.\n", escaped(source.folder), shown, source.planned);
+    if (source.left_out > 0)
+      notes += fmt::format("{}: {} older records (of the same runs, or of runs that the experiment no longer has) are left out.\n",
+                           escaped(source.folder), source.left_out);
+  }
+  return notes;
 }
 
 }  // namespace patchbay

@@ -4,13 +4,41 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "patchbay/error.h"
 
 namespace patchbay {
 
+struct RecordSet;
+
+/// The cells of the table, for whatever shows them.
+struct ReportGrid {
+  std::vector<std::string> header;             ///< a title may have two lines
+  std::vector<std::vector<std::string>> rows;  ///< one per record
+  std::size_t labels = 0;                      ///< so many columns say where the runs differ; the others are figures
+};
+PATCHBAY_API ReportGrid report_grid(std::span<const nlohmann::ordered_json> records);
+/// How the figures of the table came about, for a reader who sees nothing else.
+PATCHBAY_API std::string report_legend(std::span<const nlohmann::ordered_json> records);
+/// The text at a path of a record, "?" where there is none; `common`: what all records have there, or "several".
+PATCHBAY_API std::string record_text(const nlohmann::ordered_json& record, std::initializer_list<const char*> path);
+PATCHBAY_API std::string common_text(std::span<const nlohmann::ordered_json> records, std::initializer_list<const char*> path);
+
 /// One row per run: where the runs differ, then each metric with its interval; a legend below. utf8: see TextTable.
 PATCHBAY_API std::string report_table(std::span<const nlohmann::ordered_json> records, bool utf8);
+
+/// The table of one folder or of several, and what a reader must know of them: the rule of the baselines, what is left out or missing.
+PATCHBAY_API std::string report_text(const RecordSet& set, bool utf8);
+
+/// One row per run with all digits: experiment, folder, run, hash, baseline, labels (label.NAME), every metric, with NAME_low and
+/// NAME_high where it has an interval; repeats (NAME_values) separated by spaces. RFC 4180, without a value: empty.
+PATCHBAY_API std::string report_csv(const RecordSet& set);
+
+/// What the baselines of several folders have in common, in one line; "" for one folder.
+PATCHBAY_API std::string baseline_rule(const RecordSet& set);
+/// Lines about what is left out or not finished yet.
+PATCHBAY_API std::string source_notes(const RecordSet& set);
 
 /// A value and half the width of its interval, cut to the digits that the interval supports: "28.8 ±1.3".
 PATCHBAY_API std::string plus_minus(double value, double half_width);

@@ -1,0 +1,44 @@
+// patchbay report FOLDER...: the table of an experiment, or of several in one, made again from their records.
+//
+// --json: {"sources": [{"folder", "note", "planned", "left_out"}], "records": [{"folder", ..the record}]}.
+#include "experiment/report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "experiment/record_set.h"
+#include "report_files.h"
+
+namespace patchbay::app {
+namespace {
+
+Json as_json(const RecordSet& set) {
+  Json json = {{"sources", Json::array()}, {"records", Json::array()}};
+  for (const auto& source : set.sources)
+    json["sources"].push_back({{"folder", source.folder}, {"note", source.note}, {"planned", source.planned}, {"left_out", source.left_out}});
+  for (std::size_t i = 0; i < set.records.size(); ++i) {
+    Json record = {{"folder", set.sources[set.source_of[i]].folder}};
+    record.update(set.records[i]);
+    json["records"].push_back(std::move(record));
+  }
+  return json;
+}
+
+}  // namespace
+
+int report(const ReportOptions& options) {
+  const auto set = read_record_set(options.folders);
+  if (!options.csv.empty()) write_csv(set, options.csv);
+  if (!options.html.empty())
+    if (const auto remark = write_html(set, options.html); !remark.empty()) fmt::print(stderr, "{}: no plots. {}\n", options.html, remark);
+  if (options.json)
+    fmt::print("{}\n", as_json(set).dump(-1, ' ', false, Json::error_handler_t::replace));
+  else
+    fmt::print("{}", report_text(set, ::isatty(STDOUT_FILENO) == 1));
+  return 0;
+}
+
+}  // namespace patchbay::app

@@ -1,0 +1,241 @@
+#include "experiment/record_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "utf8.h"
+
+namespace patchbay {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Key {
+  const char* name;
+  bool (Json::*is)() const noexcept;
+  const char* type;
+  bool required;
+};
+const Key kKeys[] = {
+    {"hash", &Json::is_string, "text", true},       {"run", &Json::is_string, "text", true},
+    {"name", &Json::is_string, "text", true},       {"metrics", &Json::is_object, "an object", true},
+    {"baseline", &Json::is_boolean, "true or false", false}, {"labels", &Json::is_object, "an object", false},
+    {"config", &Json::is_object, "an object", false},        {"environment", &Json::is_object, "an object", false},
+    {"evaluation", &Json::is_object, "an object", false},    {"paths", &Json::is_object, "an object", false},
+    {"model", &Json::is_string, "text", false},              {"model_sha256", &Json::is_string, "text", false},
+    {"seed", &Json::is_number_unsigned, "a number", false},  {"tasks", &Json::is_array, "a list", false},
+};
+
+void check_schema(const Json& record, const std::string& where) {
+  const auto schema = record.find("schema");
+  if (schema == record.end() || *schema == kRecordSchema) return;
+  throw Error(where + ": schema", "is " + escaped(schema->dump(), 40), fmt::format("{}", kRecordSchema), "read it with the patchbay that wrote it");
+}
+
+/// A metric is a number, or null where there is none; NAME_ci is its interval, NAME_values the repeats.
+void check_metric(const std::string& name, const Json& value, const std::string& where) {
+  if (name.ends_with("_ci")) {
+    if (!value.is_array() || value.size() != 2 || !value[0].is_number() || !value[1].is_number())
+      throw Error(where, "is no interval", "[low, high]");
+  } else if (name.ends_with("_values")) {
+    if (!value.is_array() || !std::ranges::all_of(value, [](const Json& v) { return v.is_number(); })) throw Error(where, "is no list of numbers");
+  } else if (!value.is_number() && !value.is_null()) {
+    throw Error(where, "is no number");
+  }
+}
+
+std::string records_file(const std::string& folder) {
+  return fs::is_directory(folder) ? (fs::path(folder) / "records.jsonl").string() : folder;
+}
+
+std::vector<Json> checked_records(const std::string& folder) {
+  const auto file = records_file(folder);
+  if (!fs::is_regular_file(file)) throw Error(escaped(folder), "holds no records.jsonl", "a folder that `patchbay run` wrote");
+  auto records = read_records(file);
+  for (std::size_t i = 0; i < records.size(); ++i) check_record(records[i], fmt::format("{}:{}", escaped(file), i + 1));
+  if (records.empty()) throw Error(escaped(file), "holds no finished run");
+  return records;
+}
+
+/// The runs of experiment.json beside the records, or an empty list: it is a help, not a need.
+Json planned_runs(const std::string& folder, RecordSource& source) {
+  const auto file = fs::path(records_file(folder)).parent_path() / "experiment.json";
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return Json::array();
+  const auto experiment = Json::parse(read_whole_file(file.string()), nullptr, false);
+  if (!experiment.is_object() || !experiment.contains("plan") || !experiment["plan"].is_object()) return Json::array();
+  if (experiment.contains("yaml")) source.yaml = experiment["yaml"];
+  const auto& plan = experiment["plan"];
+  if (plan.contains("note") && plan["note"].is_string()) source.note = plan["note"].get<std::string>();
+  return plan.contains("runs") && plan["runs"].is_array() ? plan["runs"] : Json::array();
+}
+
+/// The newest record of each run, in the plan's order.
+std::vector<Json> current(std::vector<Json> records, const Json& runs) {
+  std::vector<Json> chosen;
+  const auto newest = [&](const char* key, const Json& value) {
+    return std::find_if(records.rbegin(), records.rend(), [&](const Json& r) { return r.contains(key) && r[key] == value; });
+  };
+  for (const auto& run : runs) {
+    if (!run.is_object() || !run.contains("config")) continue;
+    if (const auto found = newest("config", run["config"]); found != records.rend()) chosen.push_back(*found);
+  }
+  if (!chosen.empty()) return chosen;
+  for (auto& record : records)
+    if (&*newest("run", record["run"]) == &record) chosen.push_back(record);
+  return chosen;
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+/// The value of a dotted setting; a technique is known by its type; what hangs below a technique without it is "-".
+std::string setting_at(const Json& config, const std::string& path) {
+  const Json* at = &config;
+  for (std::size_t begin = 0; begin != std::string::npos;) {
+    const auto dot = path.find('.', begin);
+    const auto key = path.substr(begin, dot == std::string::npos ? dot : dot - begin);
+    if (!at->is_object() || !at->contains(key)) return "-";
+    at = &at->at(key);
+    begin = dot == std::string::npos ? dot : dot + 1;
+  }
+  return text_of(at->is_object() && at->contains("type") ? at->at("type") : *at);
+}
+
+std::string where_from(const RecordSet& set, std::size_t i, const std::string& column) {
+  const auto& record = set.records[i];
+  if (column == "experiment") return record["name"].get<std::string>();
+  if (column == "folder") return set.sources[set.source_of[i]].folder;
+  const auto environment = record.value("environment", Json::object());
+  return environment.contains("host") ? text_of(environment["host"]) : "?";
+}
+
+/// Which columns tell the sources apart: names of experiments and hosts where these do, else the folders.
+std::vector<std::string> source_columns(const RecordSet& set) {
+  std::vector<std::string> columns;
+  if (set.sources.size() < 2) return columns;
+  std::set<std::pair<std::string, std::string>> seen;
+  for (std::size_t s = 0; s < set.sources.size(); ++s) {
+    const auto first = static_cast<std::size_t>(std::ranges::find(set.source_of, s) - set.source_of.begin());
+    seen.emplace(where_from(set, first, "experiment"), where_from(set, first, "host"));
+  }
+  const auto differ = [&](const std::string& column) {
+    for (std::size_t i = 1; i < set.records.size(); ++i)
+      if (where_from(set, i, column) != where_from(set, 0, column)) return true;
+    return false;
+  };
+  for (const char* column : {"experiment", "host"})
+    if (differ(column)) columns.emplace_back(column);
+  if (seen.size() < set.sources.size()) columns.emplace_back("folder");
+  return columns;
+}
+
+void flatten(const Json& tree, const std::string& path, std::vector<std::pair<std::string, std::string>>& leaves) {
+  if (!tree.is_object() || tree.empty()) {
+    leaves.emplace_back(path, text_of(tree));
+    return;
+  }
+  for (const auto& [key, value] : tree.items()) flatten(value, path.empty() ? key : path + "." + key, leaves);
+}
+
+std::string runs_of(const std::vector<Json>& records) {
+  std::vector<std::string> lines;
+  for (const auto& record : records) lines.push_back(fmt::format("{} ({})", escaped(text_of(record["hash"]), 40), escaped(text_of(record["run"]), 200)));
+  if (lines.size() > 12) lines.resize(12), lines.push_back("...");
+  return fmt::format("{}", fmt::join(lines, ", "));
+}
+
+}  // namespace
+
+void check_record(const Json& record, const std::string& where) {
+  if (!record.is_object()) throw Error(where, "is no record");
+  check_schema(record, where);
+  for (const auto& key : kKeys) {
+    const auto found = record.find(key.name);
+    if (found == record.end() && !key.required) continue;
+    if (found == record.end()) throw Error(fmt::format("{}: {}", where, key.name), "missing key", key.type, "remove the line");
+    if (!((*found).*key.is)()) throw Error(fmt::format("{}: {}", where, key.name), "wrong type", key.type, "remove the line");
+  }
+  for (const auto& [name, value] : record["metrics"].items()) check_metric(name, value, fmt::format("{}: metrics.{}", where, escaped(name, 60)));
+}
+
+RecordSet read_record_set(std::span<const std::string> folders) {
+  RecordSet set;
+  std::set<std::string> seen;
+  for (const auto& folder : folders) {
+    auto records = checked_records(folder);
+    if (!seen.insert(fs::canonical(records_file(folder)).string()).second) throw Error(escaped(folder), "is given twice");
+    RecordSource source{folder, {}, {}, 0, 0};
+    const auto runs = planned_runs(folder, source);
+    source.planned = static_cast<std::int64_t>(runs.size());
+    const auto all = records.size();
+    auto chosen = current(std::move(records), runs);
+    source.left_out = static_cast<std::int64_t>(all - chosen.size());
+    set.source_of.insert(set.source_of.end(), chosen.size(), set.sources.size());
+    std::ranges::move(chosen, std::back_inserter(set.records));
+    set.sources.push_back(std::move(source));
+  }
+  return set;
+}
+
+std::vector<Json> merged_records(const RecordSet& set) {
+  auto records = set.records;
+  const auto columns = source_columns(set);
+  std::vector<std::string> settings;
+  for (const auto& record : records) {
+    const auto labels = record.value("labels", Json::object());  // named: items() does not keep it alive
+    for (const auto& [name, value] : labels.items())
+      if (std::ranges::find(settings, name) == settings.end()) settings.push_back(name);
+  }
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto own = records[i].value("labels", Json::object());
+    Json labels = Json::object();
+    for (const auto& column : columns) labels[column] = where_from(set, i, column);
+    for (const auto& name : settings) labels[name] = own.contains(name) ? own[name] : Json(setting_at(records[i].value("config", Json::object()), name));
+    records[i]["labels"] = labels;
+  }
+  return records;
+}
+
+FoundRecord find_record(const std::string& reference) {
+  // A folder's name may hold colons, and so may a run's: the longest folder that is there wins.
+  for (auto end = reference.size(); end != std::string::npos && end > 0; end = reference.rfind(':', end - 1)) {
+    const auto folder = reference.substr(0, end);
+    if (!fs::exists(folder)) continue;
+    const std::string folders[] = {folder};
+    const auto records = read_record_set(folders).records;
+    const auto wanted = end < reference.size() ? reference.substr(end + 1) : "";
+    const auto fits = [&](const Json& record) {
+      if (wanted.empty()) return records.size() == 1 || record.value("baseline", false);
+      return record["run"] == wanted || record["hash"].get<std::string>().starts_with(wanted);
+    };
+    const auto count = std::ranges::count_if(records, fits);
+    if (count == 1) return {*std::ranges::find_if(records, fits), folder};
+    throw Error(escaped(reference), count == 0 ? "no such run" : fmt::format("{} runs fit", count), runs_of(records), "give FOLDER:HASH");
+  }
+  throw Error(escaped(reference), "no such folder", "FOLDER, FOLDER:HASH or FOLDER:RUN");
+}
+
+std::vector<std::pair<std::string, std::string>> flattened(const Json& tree) {
+  std::vector<std::pair<std::string, std::string>> leaves;
+  if (!tree.is_object() || !tree.empty()) flatten(tree, "", leaves);
+  return leaves;
+}
+
+std::vector<Difference> differences(const Json& first, const Json& second) {
+  std::vector<Difference> found;
+  const auto left = flattened(first), right = flattened(second);
+  const auto value_in = [](const auto& leaves, const std::string& path) {
+    const auto at = std::ranges::find(leaves, path, &std::pair<std::string, std::string>::first);
+    return at == leaves.end() ? std::string("-") : at->second;
+  };
+  for (const auto& [path, value] : left)
+    if (const auto other = value_in(right, path); other != value) found.push_back({path, value, other});
+  for (const auto& [path, value] : right)
+    if (value_in(left, path) == "-" && value != "-") found.push_back({path, "-", value});
+  return found;
+}
+
+}  // namespace patchbay

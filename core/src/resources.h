@@ -1,0 +1,15 @@
+/// @file resources.h
+/// Files that come with the program: descriptions of models, scripts.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "patchbay/error.h"
+
+namespace patchbay {
+
+/// Where `relative` may lie above the program, in a source tree or an installed one; nothing says that it is there.
+PATCHBAY_API std::vector<std::filesystem::path> resource_places(const std::string& relative);
+
+}  // namespace patchbay

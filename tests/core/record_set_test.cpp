@@ -1,0 +1,147 @@
+// Records from folders that may come from anywhere: merged, told apart, and refused where they are not sound.
+#include "experiment/record_set.h"
+
+#include <catch2/catch.hpp>
+
+#include "experiment/report.h"
+#include "synthetic_records.h"
+
+using namespace patchbay;
+using test::Folder;
+using test::message_of;
+using test::synthetic_record;
+
+namespace {
+
+RecordSet read(const std::vector<std::string>& folders) { return read_record_set(folders); }
+
+/// What reading a file with this one line says.
+std::string refusal(const std::string& line) {
+  Folder place;
+  write_file_atomically(place / "records.jsonl", line + "\n");
+  return message_of([&] { read({place.path}); });
+}
+
+std::string refusal_with(const std::string& key, const Json& value) {
+  auto record = synthetic_record("a", 0);
+  record[key] = value;
+  return refusal(record.dump());
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) lines.push_back(text.substr(begin, end - begin));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("hostile records are refused by line and key") {
+  using Catch::Contains;
+  CHECK_THAT(refusal("{\"hash\": \"a\", \"metr"), Contains("records.jsonl:1: is no record"));
+  CHECK_THAT(refusal("[1, 2]"), Contains("is no record"));
+  CHECK_THAT(refusal("{\"hash\": \"a\", \"metrics\": {\"perplexity\": NaN}}"), Contains("is no record"));
+  CHECK_THAT(refusal("{\"hash\": \"a\", \"run\": \"x\", \"name\": \"y\"}"), Contains("records.jsonl:1: metrics: missing key"));
+  CHECK_THAT(refusal_with("hash", 7), Contains("is no record"));
+  CHECK_THAT(refusal_with("run", {1}), Contains("run: wrong type"));
+  CHECK_THAT(refusal_with("baseline", "yes"), Contains("baseline: wrong type; allowed: true or false"));
+  CHECK_THAT(refusal_with("labels", "none"), Contains("labels: wrong type"));
+  CHECK_THAT(refusal_with("metrics", Json::array()), Contains("metrics: wrong type"));
+  CHECK_THAT(refusal_with("metrics", {{"perplexity", "low"}}), Contains("metrics.perplexity: is no number"));
+  CHECK_THAT(refusal_with("metrics", {{"perplexity_ci", {1.0}}}), Contains("metrics.perplexity_ci: is no interval"));
+  CHECK_THAT(refusal_with("metrics", {{"ttft_ms_values", {nullptr}}}), Contains("metrics.ttft_ms_values: is no list of numbers"));
+  CHECK_THAT(refusal_with("schema", 2), Contains("schema: is 2; allowed: 1; read it with the patchbay that wrote it"));
+  CHECK_THAT(refusal_with("schema", "\033[31m"), Contains("schema: is ") && !Contains("\033"));
+  CHECK_THAT(refusal(""), Contains("is no record"));
+}
+
+TEST_CASE("folders without records, missing or given twice are refused; a torn last line is not") {
+  using Catch::Contains;
+  Folder place;
+  CHECK_THAT(message_of([&] { read({place.path}); }), Contains("holds no records.jsonl"));
+  CHECK_THAT(message_of([&] { read({place / "nowhere"}); }), Contains("holds no records.jsonl"));
+  write_file_atomically(place / "records.jsonl", "");
+  CHECK_THAT(message_of([&] { read({place.path}); }), Contains("holds no finished run"));
+  write_file_atomically(place / "records.jsonl", synthetic_record("a", 0).dump() + "\n{\"hash\": \"b");
+  CHECK(read({place.path}).records.size() == 1);
+  CHECK_THAT(message_of([&] { read({place.path, place.path + "/"}); }), Contains("is given twice"));
+}
+
+TEST_CASE("a metric that is null or not there is an empty place of the table and of the CSV") {
+  Folder place;
+  auto record = synthetic_record("a", 0), bare = synthetic_record("b", 1);
+  record["metrics"]["kl_nats"] = nullptr;
+  bare["metrics"] = {{"bits_per_weight", 4.5}};
+  place.write("records.jsonl", {record, bare});
+  const auto set = read({place.path});
+  CHECK(report_text(set, true).find("4.50") != std::string::npos);
+  CHECK_THAT(lines_of(report_csv(set))[2], Catch::Contains(",4.5,") && Catch::Contains(",,,"));
+}
+
+TEST_CASE("the newest record of each planned run counts, in the plan's order") {
+  Folder place;
+  auto first = synthetic_record("a", 0), second = synthetic_record("b", 1), again = synthetic_record("c", 0), gone = synthetic_record("d", 2);
+  again["metrics"]["perplexity"] = 99.0;
+  place.write("records.jsonl", {gone, second, first, again});
+  const Json plan = {{"note", "why"}, {"runs", {{{"config", first["config"]}}, {{"config", second["config"]}}, {{"config", {{"new", 1}}}}}}};
+  write_file_atomically(place / "experiment.json", Json{{"name", "x"}, {"plan", plan}}.dump());
+  const auto set = read({place.path});
+  REQUIRE(set.records.size() == 2);
+  CHECK(set.records[0]["hash"] == "c");
+  CHECK(set.records[1]["hash"] == "b");
+  CHECK(set.sources[0].note == "why");
+  CHECK_THAT(report_text(set, false), Catch::Contains("2 of 3 runs are finished") && Catch::Contains("2 older records"));
+  write_file_atomically(place / "experiment.json", "{\"plan\": 7}");  // then each run's name
+  CHECK(read({place.path}).records.size() == 3);
+}
+
+TEST_CASE("several folders make one table: settings filled in, sources told apart, the rule of baselines stated") {
+  Folder left, right;
+  auto a = synthetic_record("a", 0, true), b = synthetic_record("b", 1), c = synthetic_record("c", 0, true), d = synthetic_record("d", 0);
+  for (auto* record : {&c, &d}) (*record)["name"] = "other", (*record)["labels"] = {{"kv_store.format", "int8"}};
+  d["hash"] = "d", d["run"] = "kv_store.format=int8", d["labels"] = {{"kv_store.format", "fp16"}};
+  left.write("records.jsonl", {a, b});
+  right.write("records.jsonl", {c, d});
+  const auto set = read({left.path, right.path});
+  const auto merged = merged_records(set);
+  CHECK(merged[0]["labels"] == Json({{"experiment", "synthetic"}, {"weights.format.bits", "3"}, {"kv_store.format", "fp16"}}));
+  CHECK(merged[3]["labels"]["experiment"] == "other");
+  CHECK(merged[3]["labels"]["weights.format.bits"] == "3");
+  CHECK_THAT(report_text(set, false), Catch::Contains("the same settings, model and text"));
+  c["config"]["seed_of_change"] = 1;
+  right.write("records.jsonl", {c, d});
+  CHECK_THAT(report_text(read({left.path, right.path}), false), Catch::Contains("compare columns that are relative to it within a folder only"));
+  left.write("records.jsonl", {a, b});
+  right.write("records.jsonl", {a, b});  // the same experiment twice on one host: only the folders differ
+  CHECK(merged_records(read({left.path, right.path}))[0]["labels"]["folder"] == left.path);
+}
+
+TEST_CASE("CSV quotes as RFC 4180 says and keeps all digits") {
+  Folder place;
+  auto record = synthetic_record("a", 0, true);
+  record["run"] = "say \"hi\", twice\n";
+  record["metrics"]["perplexity"] = 0.1 + 0.2;
+  place.write("records.jsonl", {record});
+  const auto csv = report_csv(read({place.path}));
+  CHECK_THAT(csv, Catch::Contains(",\"say \"\"hi\"\", twice\n\",a,true,3,0.30000000000000004,"));
+  CHECK(csv.starts_with("experiment,folder,run,hash,baseline,label.weights.format.bits,perplexity,perplexity_low,perplexity_high,"));
+}
+
+TEST_CASE("a record is found by folder, hash prefix or run's name") {
+  Folder place;
+  place.write("records.jsonl", {synthetic_record("abc", 0, true), synthetic_record("abd", 1)});
+  CHECK(find_record(place.path).record["hash"] == "abc");
+  CHECK(find_record(place.path + ":abd").record["hash"] == "abd");
+  CHECK(find_record(place.path + ":weights.format.bits=4").record["hash"] == "abd");
+  CHECK_THAT(message_of([&] { find_record(place.path + ":ab"); }), Catch::Contains("2 runs fit") && Catch::Contains("abd (weights.format.bits=4)"));
+  CHECK_THAT(message_of([&] { find_record(place.path + ":x"); }), Catch::Contains("no such run"));
+  CHECK_THAT(message_of([&] { find_record("nowhere:x"); }), Catch::Contains("no such folder"));
+}
+
+TEST_CASE("differences name each setting that one has and the other has not, or has otherwise") {
+  const auto found = differences({{"a", {{"b", 1}, {"c", "x"}}}, {"d", true}}, {{"a", {{"b", 2}, {"c", "x"}}}, {"e", Json::array({1})}});
+  REQUIRE(found.size() == 3);
+  CHECK((found[0].path == "a.b" && found[0].first == "1" && found[0].second == "2"));
+  CHECK((found[1].path == "d" && found[1].first == "true" && found[1].second == "-"));
+  CHECK((found[2].path == "e" && found[2].first == "-" && found[2].second == "[1]"));
+}
