@@ -40,6 +40,13 @@ struct PlanOptions { std::string file; std::vector<std::string> assignments; boo
 struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, json = false; int threads = 0; };
 struct NewOptions { std::string kind, name, dir = "plugins"; };
 struct ReportOptions { std::vector<std::string> folders; std::string csv, html; bool json = false; };
+struct DiffOptions { std::string first, second; bool json = false; };   ///< each FOLDER, FOLDER:HASH or FOLDER:RUN
+struct TokensOptions {
+  std::string run;                       ///< FOLDER, FOLDER:HASH or FOLDER:RUN
+  std::string by = "nll", text, model;   ///< text, model: where the record's are now
+  std::int64_t top = 20;
+  bool json = false;
+};
 
 int list(const ListOptions&);
 int describe(const DescribeOptions&);
@@ -54,5 +61,7 @@ int plan(const PlanOptions&);
 int run(const RunOptions&);
 int new_plugin(const NewOptions&);
 int report(const ReportOptions&);
+int diff(const DiffOptions&);
+int tokens(const TokensOptions&);
 
 }  // namespace patchbay::app

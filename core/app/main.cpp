@@ -238,6 +238,29 @@ void add_report(CLI::App& app, Outcome& outcome) {
                      }, report);
 }
 
+void add_diff(CLI::App& app, Outcome& outcome) {
+  add<DiffOptions>(app, outcome, "diff", "Two runs side by side: settings, machine, metrics, and the text token by token",
+                   [](CLI::App& command, DiffOptions& options) {
+                     const char* what = "FOLDER (its baseline), FOLDER:HASH or FOLDER:RUN";
+                     command.add_option("a", options.first, what)->required();
+                     command.add_option("b", options.second, what)->required();
+                     json_flag(command, options.json);
+                   }, diff);
+}
+
+void add_tokens(CLI::App& app, Outcome& outcome) {
+  add<TokensOptions>(app, outcome, "tokens", "The tokens that a run predicts worst, in their context",
+                     [](CLI::App& command, TokensOptions& options) {
+                       command.add_option("run", options.run, "FOLDER (its baseline), FOLDER:HASH or FOLDER:RUN")->required();
+                       command.add_option("--by", options.by, "nll; kl: divergence from the baseline; change: nll above the baseline's")
+                           ->check(CLI::IsMember({"nll", "kl", "change"}));
+                       number(command, "--top", options.top, "How many tokens to show")->check(CLI::Range(1, 1 << 30));
+                       command.add_option("--text", options.text, "Where the scored text is now");
+                       command.add_option("--model", options.model, "Where the model is now");
+                       json_flag(command, options.json);
+                     }, tokens);
+}
+
 int main(int argc, char** argv) {
   CLI::App app("patchbay: a laboratory for LLM inference");
   Outcome outcome;
@@ -256,6 +279,8 @@ int main(int argc, char** argv) {
   add_run(app, outcome);
   add_new(app, outcome);
   add_report(app, outcome);
+  add_diff(app, outcome);
+  add_tokens(app, outcome);
   try {
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output", "writing failed", "", "is the disk full?");

@@ -69,3 +69,72 @@ TEST_CASE("report of nothing is one line of error") {
   CHECK(result.code == 1);
   CHECK_THAT(result.out, Contains("/nowhere: holds no records.jsonl"));
 }
+
+TEST_CASE("diff sets two runs side by side and pairs them token by token") {
+  const auto& out = experiment().out;
+  const auto json = Json::parse(patchbay_run("diff " + out + " '" + out + ":weights.format.bits=2' --json").out);
+  CHECK(json["a"]["run"] == "weights.format.bits=none");
+  CHECK(json["paired"]["tokens"] == 3 * 63);
+  // The mean paired difference is the logarithm of the ratio in the table.
+  const auto report = Json::parse(patchbay_run("report " + out + " --json").out);
+  const auto& metrics = report["records"][3]["metrics"];
+  CHECK(json["paired"]["nll_difference"].get<double>() == Approx(std::log(metrics["perplexity_ratio"].get<double>())));
+  CHECK(json["paired"]["nll_difference_ci"][0].get<double>() == Approx(std::log(metrics["perplexity_ratio_ci"][0].get<double>())));
+  CHECK(json["metrics"]["perplexity"]["b"] == metrics["perplexity"]);
+  const auto text = patchbay_run("diff '" + out + ":weights.format.bits=4' '" + out + ":weights.format.bits=2'").out;
+  CHECK_THAT(text, Contains("weights.format.bits") && Contains("Paired over 189 tokens") && Contains("model, seed, evaluation: the same"));
+  const auto self = Json::parse(patchbay_run("diff " + out + " " + out + " --json").out);
+  CHECK(self["settings"].empty());
+  CHECK(self["paired"]["nll_difference"] == 0.0);
+}
+
+TEST_CASE("diff without scores, or with those of another text, says why it does not pair") {
+  test::Folder place;
+  place.write("records.jsonl", {test::synthetic_record("a", 0), test::synthetic_record("b", 1)});
+  CHECK_THAT(patchbay_run("diff " + place.path + ":a " + place.path + ":b").out, Contains("Not paired by token") && Contains("no text was scored"));
+  auto other = test::synthetic_record("b", 1);
+  other["evaluation"]["text_sha256"] = "another";
+  place.write("records.jsonl", {test::synthetic_record("a", 0), other});
+  CHECK_THAT(patchbay_run("diff " + place.path + ":a " + place.path + ":b").out, Contains("evaluation.text_sha256 differs"));
+  other["evaluation"] = test::synthetic_record("a", 0)["evaluation"];
+  other["evaluation"]["scores"] = "../../secret";
+  place.write("records.jsonl", {other, other});
+  CHECK_THAT(patchbay_run("diff " + place.path + ":b " + place.path + ":b").out, Contains("lie outside the folder"));
+}
+
+TEST_CASE("tokens shows the worst ones in the text around them") {
+  const auto& out = experiment().out;
+  const auto run = " '" + out + ":weights.format.bits=2' ";
+  const auto text = test::read_file(experiment().text);
+  for (const std::string by : {"nll", "kl", "change"}) {
+    const auto json = Json::parse(patchbay_run("tokens" + run + "--json --top 5 --by " + by).out);
+    REQUIRE(json["tokens"].size() == 5);
+    double last = 1e9;
+    for (const auto& token : json["tokens"]) {
+      const double value = by == "change" ? token["nll"].get<double>() - token["baseline_nll"].get<double>() : token[by].get<double>();
+      CHECK(value <= last);
+      last = value;
+      const auto quote = token["before"].get<std::string>() + token["text"].get<std::string>() + token["after"].get<std::string>();
+      CHECK(text.find(quote) != std::string::npos);
+    }
+    CHECK(json["share"] > 0.0);
+  }
+  CHECK_THAT(patchbay_run("tokens" + run + "--top 3").out, Contains("3 of 189 scored tokens") && Contains(">>") && Contains("baseline"));
+  const auto all = Json::parse(patchbay_run("tokens" + run + "--json --top 1000").out);
+  CHECK(all["tokens"].size() == 189);
+  CHECK(all["share"] == 1.0);
+}
+
+TEST_CASE("tokens refuses a text or a model that is not the one measured") {
+  const auto& out = experiment().out;
+  const auto changed = experiment().place / "changed.txt";
+  patchbay::write_file_atomically(changed, test::read_file(experiment().text) + "!");
+  CHECK_THAT(patchbay_run("tokens " + out + " --text " + changed).out, Contains("the text has changed since this run scored it"));
+  CHECK_THAT(patchbay_run("tokens " + out + " --text /nowhere").out, Contains("is not here") && Contains("--text"));
+  CHECK_THAT(patchbay_run("tokens " + out + " --model " + test::source_path("tests/golden/tiny_llama/mqa_wide_heads.gguf")).out,
+             Contains("is not the model of this run"));
+  CHECK(patchbay_run("tokens " + out + " --by luck").code == 2);
+  test::Folder place;
+  place.write("records.jsonl", {test::synthetic_record("a", 0)});
+  CHECK_THAT(patchbay_run("tokens " + place.path).out, Contains("no text was scored"));
+}

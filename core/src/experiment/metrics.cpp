@@ -36,6 +36,11 @@ std::optional<Interval> exp_of(const std::optional<Interval>& interval) {
   return Interval{std::exp(interval->low), std::exp(interval->high)};
 }
 
+Blocks nll_difference(const TokenScores& scores, const TokenScores& other) {
+  if (other.nll.size() != scores.nll.size()) throw Error("perplexity", "the baseline's scores are of another text or protocol");
+  return {scores, [&](std::int64_t i) { return double{scores.nll[i]} - double{other.nll[i]}; }};
+}
+
 }  // namespace
 
 void add_interval(Json& metrics, const std::string& name, double value, const std::optional<Interval>& interval) {
@@ -50,9 +55,13 @@ void add_perplexity(Json& metrics, const TokenScores& scores, const TokenScores*
   metrics["perplexity_standard_error"] = perplexity.standard_error;
   metrics["scored_tokens"] = perplexity.tokens;
   if (!baseline) return;
-  if (baseline->nll.size() != scores.nll.size()) throw Error("perplexity", "the baseline's scores are of another text or protocol");
-  const Blocks difference(scores, [&](std::int64_t i) { return double{scores.nll[i]} - double{baseline->nll[i]}; });
+  const auto difference = nll_difference(scores, *baseline);
   add_interval(metrics, "perplexity_ratio", std::exp(difference.mean()), exp_of(difference.interval(seed)));
+}
+
+void add_nll_difference(Json& metrics, const TokenScores& scores, const TokenScores& other, std::uint64_t seed) {
+  const auto difference = nll_difference(scores, other);
+  add_interval(metrics, "nll_difference", difference.mean(), difference.interval(seed));
 }
 
 void add_divergence(Json& metrics, const TokenScores& scores, std::uint64_t seed) {

@@ -1,0 +1,23 @@
+// patchbay diff A B: two records side by side.
+//
+// --json: {"a", "b": {"folder", "run", "hash"}, "settings", "origin", "environment": [{"path", "a", "b"}],
+// "metrics": {NAME: {"a", "a_ci", "b", "b_ci", "difference"}}, "paired": {..} or "unpaired": the reason}.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "experiment/record_diff.h"
+
+namespace patchbay::app {
+
+int diff(const DiffOptions& options) {
+  const auto first = find_record(options.first), second = find_record(options.second);
+  const auto found = diff_records(first, second);
+  if (options.json)
+    fmt::print("{}\n", diff_json(found, first, second).dump(-1, ' ', false, Json::error_handler_t::replace));
+  else
+    fmt::print("{}", diff_text(found, first, second, ::isatty(STDOUT_FILENO) == 1));
+  return 0;
+}
+
+}  // namespace patchbay::app
