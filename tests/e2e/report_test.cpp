@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "support.h"
@@ -137,4 +138,29 @@ TEST_CASE("tokens refuses a text or a model that is not the one measured") {
   test::Folder place;
   place.write("records.jsonl", {test::synthetic_record("a", 0)});
   CHECK_THAT(patchbay_run("tokens " + place.path).out, Contains("no text was scored"));
+}
+
+TEST_CASE("the page that run leaves can be made again, and its experiment is one that plan takes") {
+  const auto& out = experiment().out;
+  const auto page = test::read_file(out + "/report.html");
+  CHECK_THAT(page, Contains("<h1>tiny</h1>") && Contains("what do &lt;few&gt; bits cost?") && Contains("weights.format.bits: - → 2"));
+  const auto again = experiment().place / "again.html";
+  CHECK(patchbay_run("report " + out + " --html " + again).code == 0);
+  CHECK(test::read_file(again) == page);
+  const auto yaml = experiment().place / "experiment.yaml";
+  patchbay::write_file_atomically(yaml, Json::parse(test::read_file(out + "/experiment.json"))["yaml"].dump(2));
+  const auto plan = Json::parse(patchbay_run("plan " + yaml + " --json").out);
+  const auto report = Json::parse(patchbay_run("report " + out + " --json").out);
+  REQUIRE(plan["runs"].size() == report["records"].size());
+  for (std::size_t i = 0; i < plan["runs"].size(); ++i) CHECK(plan["runs"][i]["config"] == report["records"][i]["config"]);
+}
+
+TEST_CASE("a Python without matplotlib leaves the tables and says how to get plots") {
+  const auto page = experiment().place / "plain.html";
+  ::setenv("PATCHBAY_PYTHON", "false", 1);
+  const auto without = patchbay_run("report " + experiment().out + " --html " + page, "2>&1 >/dev/null");
+  ::unsetenv("PATCHBAY_PYTHON");
+  CHECK(without.code == 0);
+  CHECK_THAT(without.out, Contains("no plots") && Contains("scripts/setup_python.sh"));
+  CHECK_THAT(test::read_file(page), Contains("scripts/setup_python.sh") && Contains("on the front") && !Contains("<svg"));
 }

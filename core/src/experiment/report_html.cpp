@@ -68,13 +68,14 @@ std::string folded(const std::string& title, const std::string& body) {
 std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows, std::size_t figures,
                   const std::vector<bool>& marked = {}) {
   const auto number = [&](std::size_t c) { return c >= figures ? " class=\"n\"" : ""; };
-  std::string text = "<div class=\"wide\" tabindex=\"0\"><table>\n<thead><tr>";
+  std::string text = "<div class=\"wide\" tabindex=\"0\"><table>\n";
+  if (!header.empty()) text += "<thead><tr>";
   for (std::size_t c = 0; c < header.size(); ++c) {
     std::string title = html(header[c]);
     if (const auto at = title.find('\n'); at != std::string::npos) title.replace(at, 1, "<br>");
     text += fmt::format("<th scope=\"col\"{}>{}</th>", number(c), title);
   }
-  text += "</tr></thead>\n<tbody>\n";
+  text += header.empty() ? "<tbody>\n" : "</tr></thead>\n<tbody>\n";
   for (std::size_t r = 0; r < rows.size(); ++r) {
     text += r < marked.size() && marked[r] ? "<tr class=\"baseline\">" : "<tr>";
     for (std::size_t c = 0; c < rows[r].size(); ++c) text += fmt::format("<td{}>{}</td>", number(c), html(rows[r][c]));
@@ -172,16 +173,19 @@ std::string configuration(const RecordSet& set) {
   return text + (rows.size() > 20 ? folded(fmt::format("What differs from it in each of the other {} runs", rows.size()), list) : list);
 }
 
-/// Values of environment and evaluation; several are listed.
+/// What the records have at a path; several values are listed, the first four.
+std::string values_at(const std::vector<Json>& records, std::initializer_list<const char*> path) {
+  std::set<std::string> values;
+  for (const auto& record : records) values.insert(escaped(record_text(record, path), 200));
+  const auto shown = std::min<std::size_t>(values.size(), 4);
+  const auto last = std::next(values.begin(), static_cast<std::ptrdiff_t>(shown));
+  return fmt::format("{}{}", fmt::join(values.begin(), last, "; "), shown < values.size() ? fmt::format("; and {} more", values.size() - shown) : "");
+}
+
 std::string environment(const std::vector<Json>& records) {
   std::vector<std::vector<std::string>> rows;
   const auto add = [&](const std::string& title, std::initializer_list<const char*> path) {
-    std::set<std::string> values;
-    for (const auto& record : records) values.insert(escaped(record_text(record, path), 200));
-    if (values.size() == 1 && *values.begin() == "?") return;
-    const auto shown = std::min<std::size_t>(values.size(), 4);
-    rows.push_back({title, fmt::format("{}{}", fmt::join(values.begin(), std::next(values.begin(), static_cast<std::ptrdiff_t>(shown)), "; "),
-                                       shown < values.size() ? fmt::format("; and {} more", values.size() - shown) : "")});
+    if (const auto values = values_at(records, path); values != "?") rows.push_back({title, values});
   };
   add("model", {"model"});
   add("model, SHA-256", {"model_sha256"});
@@ -198,18 +202,26 @@ std::string environment(const std::vector<Json>& records) {
     if (last == "?" || started > last) last = started;
   }
   if (first != "?") rows.push_back({"runs started", first + " to " + last});
-  return table({"", ""}, rows, 2);
+  return table({}, rows, 2);
+}
+
+std::vector<Json> records_of(const RecordSet& set, std::size_t source) {
+  std::vector<Json> records;
+  for (std::size_t i = 0; i < set.records.size(); ++i)
+    if (set.source_of[i] == source) records.push_back(set.records[i]);
+  return records;
 }
 
 /// JSON is YAML: the experiment as it was read can be saved and run.
-std::string reproduction(const RecordSet& set, const std::vector<Json>& records) {
+std::string reproduction(const RecordSet& set) {
   std::string text;
-  for (const auto& source : set.sources) {
+  for (std::size_t s = 0; s < set.sources.size(); ++s) {
+    const auto& source = set.sources[s];
     if (!source.yaml.is_object()) continue;
     const auto name = source.yaml.contains("name") && source.yaml["name"].is_string() ? source.yaml["name"].get<std::string>() : "experiment";
-    text += fmt::format("<p>With the sources at commit <code>{}</code>, save the experiment as <code>experiment.yaml</code>, then:</p>\n"
+    text += fmt::format("<p>With the sources of commit <code>{}</code>, save the experiment as <code>experiment.yaml</code>, then:</p>\n"
                         "<pre>patchbay run experiment.yaml --out results/again\npatchbay report {} results/again</pre>\n",
-                        html(escaped(common_text(records, {"environment", "commit"}))), html(escaped(source.folder)));
+                        html(values_at(records_of(set, s), {"environment", "commit"})), html(escaped(source.folder)));
     text += folded("experiment.yaml of " + name, "<pre>" + html(source.yaml.dump(2)) + "</pre>\n");
   }
   return text.empty() ? "<p class=\"faint\">No experiment.json lies beside these records: their configurations are above.</p>\n" : text;
@@ -251,7 +263,7 @@ std::string report_html(const RecordSet& set, const std::vector<Plot>& plots, co
   page += section("Quality against bytes and against speed", plots_part(plots, remark));
   page += section("Configuration", configuration(set));
   page += section("Environment", environment(records));
-  page += section("To reproduce", reproduction(set, records));
+  page += section("To reproduce", reproduction(set));
   return page + "</body>\n</html>\n";
 }
 
