@@ -81,7 +81,12 @@ std::vector<Json> current(std::vector<Json> records, const Json& runs) {
   };
   for (const auto& run : runs) {
     if (!run.is_object() || !run.contains("config")) continue;
-    if (const auto found = newest("config", run["config"]); found != records.rend()) chosen.push_back(*found);
+    const auto found = newest("config", run["config"]);
+    if (found == records.rend()) continue;
+    chosen.push_back(*found);
+    // A record kept from before a change of the sweep has that sweep's labels.
+    if (run.contains("labels") && run["labels"].is_object()) chosen.back()["labels"] = run["labels"];
+    if (run.contains("name") && run["name"].is_string()) chosen.back()["run"] = run["name"];
   }
   if (!chosen.empty()) return chosen;
   for (auto& record : records)
