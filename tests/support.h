@@ -1,11 +1,13 @@
 // Shared by all tests: where things are, and how a test that lacks its input says so.
 #pragma once
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 
 namespace patchbay::test {
 
@@ -28,6 +30,20 @@ inline std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
+/// A folder that goes away with the test.
+struct TemporaryFolder {
+  std::string path;
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "patchbay_test_XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::filesystem::filesystem_error("mkdtemp", name, std::error_code(errno, std::generic_category()));
+    path = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+};
+
 int& skipped_cases();  // in test_main.cpp
 
 }  // namespace patchbay::test

@@ -7,17 +7,11 @@
 #include <filesystem>
 
 #include "experiment/records.h"
+#include "support.h"
 
 namespace patchbay::test {
 
-struct Folder {
-  std::string path;
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "patchbay_report_XXXXXX").string();
-    path = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
+struct Folder : TemporaryFolder {
   void write(const std::string& name, const std::vector<Json>& records) const {
     std::string lines;
     for (const auto& record : records) lines += record.dump() + "\n";

@@ -22,17 +22,13 @@ namespace {
 const std::string kModel = test::source_path("tests/golden/tiny_llama/gqa_tied.gguf");
 
 /// A folder with a text and prompts that a context of 128 bytes can take.
-struct Place {
-  std::string path;
+struct Place : test::TemporaryFolder {
   Place() {
-    std::string name = (fs::temp_directory_path() / "patchbay_experiment_XXXXXX").string();
-    path = mkdtemp(name.data());
     write_file_atomically(path + "/text.txt", test::read_file(test::source_path("data/evaluation.txt")).substr(0, 600));
     write_file_atomically(path + "/prompts.jsonl",
                           "{\"name\": \"a\", \"kind\": \"story\", \"prompt\": \"the cat and the hat\", \"max_tokens\": 12}\n"
                           "{\"name\": \"b\", \"kind\": \"copy\", \"prompt\": \"one two one two one\"}\n");
   }
-  ~Place() { fs::remove_all(path); }
 
   Plan plan(const std::string& rest, const std::string& tasks = "[perplexity, divergence, generation, throughput, memory]") const {
     const auto yaml = "name: tiny\nmodel: " + kModel + "\ntasks: " + tasks + "\nrepeat: 2\nevaluation: {text: " + path + "/text.txt, prompts: " +

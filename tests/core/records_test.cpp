@@ -20,16 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder that goes away with the test.
-struct Folder {
-  std::string path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "patchbay_records_XXXXXX").string();
-    path = mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
-};
+using Folder = test::TemporaryFolder;
 
 Json record(const std::string& hash) { return {{"hash", hash}, {"metrics", {{"perplexity", 1.5}}}}; }
 
