@@ -81,6 +81,7 @@ KvPrefix& Session::prefix() { return *impl_->prefix; }
 const KvStore& Session::kv_store() const { return *impl_->store; }
 WeightSizes Session::sizes() const { return impl_->weights.sizes; }
 const std::vector<TensorPath>& Session::tensor_paths() const { return impl_->weights.paths; }
+std::vector<WeightView> Session::weights() const { return weight_views(impl_->weights, impl_->spec); }
 int Session::hidden_size() const { return impl_->spec.hidden; }
 void Session::head(View<const float, 2> hidden, View<float, 2> logits) { impl_->transformer.head(hidden, logits); }
 

@@ -1,6 +1,7 @@
 /// @file session.h
 /// A model ready to run under one configuration: weights prepared, cache reserved, techniques made. `build(run)` of the design.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,6 +36,14 @@ struct WeightSizes {
 /// One tensor's effective type and kernel, for the record's `paths` and `patchbay inspect`.
 struct TensorPath { std::string tensor, format, path; };
 
+/// One tensor of weights as a run holds it, readable as floats. Valid as long as the session.
+struct WeightView {
+  std::string tensor, format;
+  std::int64_t rows = 0, cols = 0;
+  const void* bytes = nullptr;  ///< two views of one format on the same bytes are equal
+  std::function<void(std::int64_t first_row, View<float, 2> out)> decode;
+};
+
 class PATCHBAY_API Session {
  public:
   /// Loads, quantises and prepares. `file` may be shared by several sessions. @throws Error naming tensor and rule.
@@ -50,6 +59,8 @@ class PATCHBAY_API Session {
   const std::vector<TensorPath>& tensor_paths() const;
   /// Summary of what ran: {"attention": "flash:avx2", "ops": "avx2", "weights": {"q4_1:integer": 210, ...}, "kv": "fp16 read natively"}.
   std::map<std::string, std::string> paths() const;
+  /// Every weight, norms included, in the order of the forward pass.
+  std::vector<WeightView> weights() const;
   int hidden_size() const;
   /// logits(n,V) from final hidden states (n, hidden) as Step.hidden gives them: the head alone.
   void head(View<const float, 2> hidden, View<float, 2> logits);

@@ -32,9 +32,10 @@ struct Step {
 };
 
 /// Sees every intermediate of a forward pass: calibration, outlier plots and bisecting all hang on this one hook.
-/// Names: "embedding", "attention_norm", "q", "k", "v", "q_rope", "k_rope", "attention", "attention_output", "ffn_norm",
-/// "ffn_gate", "ffn_up", "ffn_gated", "ffn_output", "block_output", "final_norm", "logits". Inputs of a linear layer are the
-/// tensor before it: attention_norm for q, k, v; attention for attention_output; ffn_norm for gate and up; ffn_gated for down.
+/// Names: "embedding", "attention_norm", "q", "k", "v", "q_rope", "k_rope", "k_cached", "v_cached", "attention", "attention_output",
+/// "attention_residual", "ffn_norm", "ffn_gate", "ffn_up", "ffn_gated", "ffn_output", "block_output", "final_norm", "logits". Inputs of
+/// a linear layer are the tensor before it: attention_norm for q, k, v; attention for attention_output; ffn_norm for gate and up;
+/// ffn_gated for down. k_cached and v_cached come once per sequence: (S,G,D) as read back from its cache, all tokens so far.
 class PATCHBAY_API Probe {
  public:
   virtual ~Probe();

@@ -1,6 +1,7 @@
 #include "transformer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace patchbay {
@@ -60,6 +61,18 @@ std::span<const KvView> Transformer::views(const StepPlan& plan, int layer) {
   return views_;
 }
 
+/// What the format made of keys and values, for a probe alone: whatever attention reads, this is what the bytes mean.
+void Transformer::show_cache(const StepPlan& plan, int layer) {
+  for (const StepSequence& sequence : plan.sequences) {
+    const KvView view = store_.view(layer, sequence.seq);
+    const std::array<std::int64_t, 3> shape = {view.length, spec_.kv_heads, spec_.head_size};
+    std::vector<float> k(static_cast<std::size_t>(shape[0] * shape[1] * shape[2])), v(k.size());
+    gather(view, store_.format(), View<float, 3>(k.data(), shape), View<float, 3>(v.data(), shape));
+    saw("k_cached", layer, View<float, 3>(k.data(), shape));
+    saw("v_cached", layer, View<float, 3>(v.data(), shape));
+  }
+}
+
 std::string Transformer::kv_path() const {
   const KvFormat& format = store_.format();
   return std::string(format.name()) + (attention_.reads(format.layout()) ? ", read natively" : ", gathered to fp32");
@@ -89,6 +102,7 @@ void Transformer::attention_block(const StepPlan& plan, int layer) {
   for (const StepSequence& s : plan.sequences) {
     store_.write(layer, s.seq, k.rows(s.first_row, s.first_row + s.rows), v.rows(s.first_row, s.first_row + s.rows));
   }
+  if (probe_) show_cache(plan, layer);
   AttentionSpec spec;
   spec.heads = spec_.heads;
   spec.kv_heads = spec_.kv_heads;
@@ -103,6 +117,7 @@ void Transformer::attention_block(const StepPlan& plan, int layer) {
   block.attention_output.kernel->run(activation_, projected);
   saw("attention_output", layer, projected);
   ops_.add(x, projected);
+  saw("attention_residual", layer, x);
 }
 
 void Transformer::ffn_block(const StepPlan&, int layer) {

@@ -40,6 +40,7 @@ class Transformer {
   void ffn_block(const StepPlan& plan, int layer);
   Step finish(const StepPlan& plan);
   std::span<const KvView> views(const StepPlan& plan, int layer);
+  void show_cache(const StepPlan& plan, int layer);
   void saw(std::string_view name, int layer, TensorRef tensor) { if (probe_) probe_->saw(name, layer, tensor); }
   View<float, 2> rows(const Buffer& buffer, std::int64_t cols) const { return buffer.view<float, 2>({rows_, cols}); }
 

@@ -61,6 +61,17 @@ Buffer load_norm(const ModelFile& file, const std::string& name, int size, Devic
   return norm;
 }
 
+WeightView view_of(const Linear& linear) {
+  const auto decode = [&linear](std::int64_t first_row, View<float, 2> out) { linear.format->decode(linear.packed, first_row, out); };
+  return {linear.packed.name, linear.format->label(), linear.packed.rows, linear.packed.cols, linear.packed.parts[0].data, decode};
+}
+
+WeightView view_of(const Buffer& norm, const std::string& name) {
+  const auto values = norm.view<const float, 1>({norm.size() / bytes_of(DType::f32)});
+  const auto copy = [values](std::int64_t, View<float, 2> out) { std::copy_n(values.data, out.size(), out.data); };
+  return {name, "fp32", 1, values.shape[0], values.data, copy};
+}
+
 /// Loads one matrix after the other and keeps the books.
 class Loader {
  public:
@@ -172,6 +183,20 @@ void check_weights(const ModelFile& file, const WeightPlan& plan) {
       throw error.at("tensor " + std::string(tensor->name));
     }
   }
+}
+
+std::vector<WeightView> weight_views(const ModelWeights& weights, const ModelSpec& spec) {
+  std::vector<WeightView> views = {view_of(weights.embedding)};
+  for (std::size_t layer = 0; layer < weights.blocks.size(); ++layer) {
+    const BlockWeights& block = weights.blocks[layer];
+    views.push_back(view_of(block.attention_norm, block_tensor(static_cast<int>(layer), spec.names.attention_norm)));
+    for (const Linear* linear : {&block.q, &block.k, &block.v, &block.attention_output}) views.push_back(view_of(*linear));
+    views.push_back(view_of(block.ffn_norm, block_tensor(static_cast<int>(layer), spec.names.ffn_norm)));
+    for (const Linear* linear : {&block.gate, &block.up, &block.down}) views.push_back(view_of(*linear));
+  }
+  views.push_back(view_of(weights.output_norm, "output_norm.weight"));
+  if (!spec.tied_head) views.push_back(view_of(weights.head));
+  return views;
 }
 
 ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config, Ops& ops) {

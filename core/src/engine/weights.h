@@ -55,6 +55,8 @@ class WeightPlan {
 
 /// @throws Error naming tensor and rule where a format cannot hold a shape, before any weight is read.
 void check_weights(const ModelFile& file, const WeightPlan& plan);
+/// See Session::weights.
+std::vector<WeightView> weight_views(const ModelWeights& weights, const ModelSpec& spec);
 ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config, Ops& ops);
 
 }  // namespace patchbay
