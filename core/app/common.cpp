@@ -1,7 +1,12 @@
 #include "common.h"
 
+#include <langinfo.h>
+#include <locale.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include "config.h"
 #include "engine/model_spec.h"
@@ -68,6 +73,15 @@ std::string printable(std::string_view text) {
     }
   }
   return out;
+}
+
+bool unicode_terminal() {
+  if (::isatty(STDOUT_FILENO) != 1) return false;
+  const locale_t user = ::newlocale(LC_CTYPE_MASK, "", locale_t{});
+  if (user == locale_t{}) return false;
+  const bool utf8 = std::string_view(::nl_langinfo_l(CODESET, user)) == "UTF-8";
+  ::freelocale(user);
+  return utf8;
 }
 
 }  // namespace patchbay::app

@@ -27,5 +27,7 @@ Prompted open_prompted(const ModelOptions& options, const std::optional<std::str
                        const std::vector<int>& tokens, std::int64_t more);
 /// Control characters and escape sequences made visible.
 std::string printable(std::string_view text);
+/// Whether stdout is a terminal that shows UTF-8, as its locale says; else tables use ASCII.
+bool unicode_terminal();
 
 }  // namespace patchbay::app

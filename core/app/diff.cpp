@@ -3,9 +3,9 @@
 // --json: {"a", "b": {"folder", "run", "hash"}, "settings", "origin", "environment": [{"path", "a", "b"}],
 // "metrics": {NAME: {"a", "a_ci", "b", "b_ci", "difference"}}, "paired": {..} or "unpaired": the reason}.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "commands.h"
+#include "common.h"
 #include "experiment/record_diff.h"
 
 namespace patchbay::app {
@@ -16,7 +16,7 @@ int diff(const DiffOptions& options) {
   if (options.json)
     fmt::print("{}\n", diff_json(found, first, second).dump(-1, ' ', false, Json::error_handler_t::replace));
   else
-    fmt::print("{}", diff_text(found, first, second, ::isatty(STDOUT_FILENO) == 1));
+    fmt::print("{}", diff_text(found, first, second, unicode_terminal()));
   return 0;
 }
 

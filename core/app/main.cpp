@@ -214,6 +214,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
                     command.add_option("--out", options.out, "Folder of the results; else the experiment's `out`, or results/NAME");
                     command.add_flag("--resume", options.resume, "Go on in a folder: what is finished is kept");
                     command.add_flag("--dry-run", options.dry_run, "Only plan");
+                    command.add_flag("--quiet", options.quiet, "No progress: the table alone");
                     threads(command, options.threads);
                     json_flag(command, options.json);
                   }, run);

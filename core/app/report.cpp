@@ -4,11 +4,11 @@
 #include "experiment/report.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "common.h"
 #include "experiment/record_set.h"
 #include "report_files.h"
 
@@ -37,7 +37,7 @@ int report(const ReportOptions& options) {
   if (options.json)
     fmt::print("{}\n", as_json(set).dump(-1, ' ', false, Json::error_handler_t::replace));
   else
-    fmt::print("{}", report_text(set, ::isatty(STDOUT_FILENO) == 1));
+    fmt::print("{}", report_text(set, unicode_terminal()));
   return 0;
 }
 

@@ -3,9 +3,9 @@
 // --json: {"folder", "run", "hash", "by", "scored_tokens", "share",
 // "tokens": [{"window", "position", "token", "before", "text", "after", "nll", "kl", "baseline_nll", "first_choice"}]}.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "commands.h"
+#include "common.h"
 #include "experiment/worst_tokens.h"
 #include "utf8.h"
 
@@ -45,7 +45,7 @@ int tokens(const TokensOptions& options) {
     fmt::print("{}\n", as_json(found, worst, options.by).dump(-1, ' ', false, Json::error_handler_t::replace));
     return 0;
   }
-  const bool utf8 = ::isatty(STDOUT_FILENO) == 1;
+  const bool utf8 = unicode_terminal();
   const auto *open = utf8 ? "»" : ">>", *close = utf8 ? "«" : "<<";
   const auto* what = options.by == "kl" ? "KL" : options.by == "change" ? "growth of the negative log-likelihood" : "negative log-likelihood";
   fmt::print("{}: {} of {} scored tokens hold {:.1f}% of the {}; nats; the token stands between {} and {}\n\n",

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +19,8 @@
 
 namespace patchbay {
 Progress::~Progress() = default;
+void Progress::finished(double, const std::string& line) { note(line); }
+
 namespace {
 
 class Experiment {
@@ -31,6 +34,7 @@ class Experiment {
 
   std::vector<Json> run() {
     std::vector<Json> records;
+    missing_ = std::ranges::count_if(plan_.runs, [&](const auto& run) { return !folder_.find(run_hash(run)); });
     for (at_ = 0; at_ < plan_.runs.size(); ++at_) {
       const auto& run = plan_.runs[at_];
       if (auto found = folder_.find(run_hash(run))) {
@@ -46,7 +50,7 @@ class Experiment {
         throw error.at("run " + run.name);
       }
       folder_.add(records.back());
-      progress_.note(fmt::format("{}/{} {}", at_ + 1, plan_.runs.size(), run.name));
+      progress_.finished(static_cast<double>(++measured_) / static_cast<double>(missing_), fmt::format("{}/{} {}", at_ + 1, plan_.runs.size(), run.name));
     }
     std::error_code ignored;
     std::filesystem::remove(hidden_path(), ignored);
@@ -100,7 +104,7 @@ class Experiment {
   }
 
   void tell(const std::string& doing, double fraction) {
-    progress_.doing((static_cast<double>(at_) + fraction) / static_cast<double>(plan_.runs.size()),
+    progress_.doing((static_cast<double>(measured_) + fraction) / static_cast<double>(missing_),
                     fmt::format("{}/{} {}: {}", at_ + 1, plan_.runs.size(), doing, plan_.runs[at_].name));
   }
 
@@ -207,7 +211,8 @@ class Experiment {
   RecordFolder folder_;
   ExperimentInputs inputs_;
   std::string model_hash_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0;                      ///< the run in work
+  std::int64_t missing_ = 0, measured_ = 0; ///< runs without a record at the start; those of them that have one now
 };
 
 }  // namespace

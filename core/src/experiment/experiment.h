@@ -14,8 +14,10 @@ namespace patchbay {
 class PATCHBAY_API Progress {
  public:
   virtual ~Progress();
-  /// `fraction` of the whole experiment.
+  /// `fraction` of what has to be measured: kept runs do not count.
   virtual void doing(double fraction, const std::string& what) = 0;
+  /// A run is measured and kept; with it so much is done.
+  virtual void finished(double fraction, const std::string& line);
   virtual void note(const std::string& line) = 0;
 };
 

@@ -1,0 +1,46 @@
+/// @file progress.h
+/// How far an experiment is: a bar on a terminal, plain lines elsewhere.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "experiment/experiment.h"
+
+namespace patchbay::app {
+
+/// The time that is left, from the finished runs: until one has ended it is unknown.
+class TimeLeft {
+ public:
+  void finished(double fraction, double seconds);
+  std::optional<double> at(double fraction) const;
+
+ private:
+  double seconds_per_whole_ = 0;
+};
+
+/// "4:05", "2:04:05".
+std::string clock_text(double seconds);
+/// One line of at most `columns` ASCII characters: percent and time left first, then what is done, then a bar, as far as there is room.
+std::string bar_line(double fraction, const std::string& what, std::optional<double> seconds_left, std::size_t columns);
+
+/// Writes to stderr. The bar redraws itself and leaves no trace; TERM=dumb and whatever is no terminal get one line per finished run.
+class TerminalProgress : public Progress {
+ public:
+  explicit TerminalProgress(bool quiet);
+  ~TerminalProgress() override;
+
+  void doing(double fraction, const std::string& what) override;
+  void finished(double fraction, const std::string& line) override;
+  void note(const std::string& line) override;
+
+ private:
+  void clear() const;
+  double seconds() const;
+
+  bool quiet_, terminal_;
+  TimeLeft left_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace patchbay::app
