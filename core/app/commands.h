@@ -41,6 +41,16 @@ struct RunOptions { std::string file; std::vector<std::string> assignments; std:
 struct NewOptions { std::string kind, name, dir = "plugins"; };
 struct ReportOptions { std::vector<std::string> folders; std::string csv, html; bool json = false; };
 struct DiffOptions { std::string first, second; bool json = false; };   ///< each FOLDER, FOLDER:HASH or FOLDER:RUN
+struct BisectOptions {
+  std::string first, second;             ///< configurations: see configuration.h
+  std::string model;                     ///< of sides that do not say model=FILE
+  std::vector<std::string> assignments;  ///< of both sides
+  std::optional<std::string> prompt, prompt_file;
+  std::vector<int> tokens;
+  double tolerance = 1e-3;               ///< on the relative RMSE
+  int threads = 0;
+  bool all = false, json = false;
+};
 struct TokensOptions {
   std::string run;                       ///< FOLDER, FOLDER:HASH or FOLDER:RUN
   std::string by = "nll", text, model;   ///< text, model: where the record's are now
@@ -62,6 +72,7 @@ int run(const RunOptions&);
 int new_plugin(const NewOptions&);
 int report(const ReportOptions&);
 int diff(const DiffOptions&);
+int bisect(const BisectOptions&);
 int tokens(const TokensOptions&);
 
 }  // namespace patchbay::app

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "configuration.h"
 #include "patchbay/build_id.h"
 #include "patchbay/error.h"
 #include "run_config.h"
@@ -249,6 +250,26 @@ void add_diff(CLI::App& app, Outcome& outcome) {
                    }, diff);
 }
 
+void add_bisect(CLI::App& app, Outcome& outcome) {
+  add<BisectOptions>(app, outcome, "bisect", "Where two configurations part: every step of a forward pass of both, side by side",
+                     [](CLI::App& command, BisectOptions& options) {
+                       command.footer("A and B are each " + std::string(kConfigurationForms) +
+                                      ".\nExit code 0 whether they differ or not; --json says so in \"equal\".");
+                       command.add_option("a", options.first, "A configuration, see below")->required();
+                       command.add_option("b", options.second, "Another one")->required();
+                       command.add_option("--model", options.model, "The model of both, or of sides that do not say model=FILE");
+                       command.add_option("--prompt", options.prompt, "What both read; special tokens are parsed, no chat template is applied");
+                       command.add_option("--prompt-file", options.prompt_file, "A file that holds the prompt");
+                       token_list(command, options.tokens);
+                       command.add_option("--tolerance", options.tolerance, "Relative RMSE from which on a difference counts as large")
+                           ->check(CLI::Range(0.0, 1e30));
+                       command.add_flag("--all", options.all, "Every operation of every layer in the table");
+                       threads(command, options.threads);
+                       json_flag(command, options.json);
+                       command.add_option("key=value", options.assignments, "Settings of both sides (activations=fp32)");
+                     }, bisect);
+}
+
 void add_tokens(CLI::App& app, Outcome& outcome) {
   add<TokensOptions>(app, outcome, "tokens", "The tokens that a run predicts worst, in their context",
                      [](CLI::App& command, TokensOptions& options) {
@@ -281,6 +302,7 @@ int main(int argc, char** argv) {
   add_new(app, outcome);
   add_report(app, outcome);
   add_diff(app, outcome);
+  add_bisect(app, outcome);
   add_tokens(app, outcome);
   try {
     app.parse(argc, argv);

@@ -1,0 +1,73 @@
+// The program as a child process: without a shell, within limits of time and memory, its two streams apart.
+#pragma once
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace patchbay::test {
+
+struct ProgramResult {
+  int code = -1;   ///< of a program that ended by itself
+  int signal = 0;  ///< that ended it, else 0
+  bool timed_out = false;
+  std::string out, err;
+};
+
+struct ProgramLimits {
+  int seconds = 60;
+  std::int64_t memory_bytes = std::int64_t{4} << 30;
+};
+
+/// `patchbay ARGUMENTS...`, in the current folder.
+inline ProgramResult run_program(const std::vector<std::string>& arguments, const ProgramLimits& limits = {}) {
+  std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(::fileno(out), STDOUT_FILENO);
+    ::dup2(::fileno(err), STDERR_FILENO);
+#ifdef __SANITIZE_ADDRESS__  // its shadow takes terabytes of address space: the resident part is limited instead
+    ::setenv("ASAN_OPTIONS", ("hard_rss_limit_mb=" + std::to_string(limits.memory_bytes >> 20)).c_str(), 1);
+#else
+    const rlimit memory{static_cast<rlim_t>(limits.memory_bytes), static_cast<rlim_t>(limits.memory_bytes)};
+    ::setrlimit(RLIMIT_AS, &memory);
+#endif
+    std::vector<char*> words = {const_cast<char*>("patchbay")};
+    for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+    words.push_back(nullptr);
+    ::execv(PATCHBAY_BINARY_DIR "/bin/patchbay", words.data());
+    ::_exit(127);
+  }
+  ProgramResult result;
+  int status = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(limits.seconds);
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    if (!result.timed_out && std::chrono::steady_clock::now() > end) {
+      result.timed_out = true;
+      ::kill(child, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  const auto take = [](std::FILE* file) {
+    std::string text;
+    std::rewind(file);
+    char buffer[4096];
+    for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;) text.append(buffer, n);
+    std::fclose(file);
+    return text;
+  };
+  result.out = take(out);
+  result.err = take(err);
+  return result;
+}
+
+}  // namespace patchbay::test
