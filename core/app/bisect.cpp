@@ -114,7 +114,7 @@ void print_settings(const Comparison& all) {
   if (all.settings.empty()) return;
   TextTable table{{"setting", "A", "B"}, {}, {}};
   for (const Difference& one : all.settings) table.rows.push_back({escaped(one.path, 100), escaped(one.first, 60), escaped(one.second, 60)});
-  fmt::print("{}\n", table.text(()));
+  fmt::print("{}\n", table.text(unicode_terminal()));
 }
 
 void print_weights(const Comparison& all) {
@@ -148,7 +148,7 @@ void print_table(const Comparison& all, bool every_operation) {
                           fmt::format("{:.3g}", d.max_abs), fmt::format("{:.3g}", d.relative_rmse), fmt::format("{:.9f}", d.cosine),
                           mark + (mark.empty() || beyond.empty() ? "" : "; ") + beyond});
   }
-  fmt::print("\n{}", table.text(()));
+  fmt::print("\n{}", table.text(unicode_terminal()));
 }
 
 void print_text(const Comparison& all, bool every_operation) {
