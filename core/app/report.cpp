@@ -36,6 +36,8 @@ int report(const ReportOptions& options) {
     if (const auto remark = write_html(set, options.html); !remark.empty()) fmt::print(stderr, "{}: no plots. {}\n", options.html, remark);
   if (options.json)
     fmt::print("{}\n", as_json(set).dump(-1, ' ', false, Json::error_handler_t::replace));
+  else if (options.markdown)
+    fmt::print("{}", report_markdown(set));
   else
     fmt::print("{}", report_text(set, unicode_terminal()));
   return 0;

@@ -31,7 +31,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 Plot plot_of(const std::vector<std::pair<double, double>>& points, bool larger_x_is_better) {
   Plot plot;
   plot.larger_x_is_better = larger_x_is_better;
-  for (const auto& [x, y] : points) plot.points.push_back({"", x, y, {}, {}, {}, {}, false, false});
+  for (const auto& [x, y] : points) plot.points.push_back({"", x, y, {}, {}, {}, {}, false, false, 0});
   mark_pareto_front(plot);
   return plot;
 }
@@ -57,12 +57,35 @@ TEST_CASE("the Pareto front holds what no other point beats") {
   }
 }
 
+TEST_CASE("the front is numbered from left to right, equal points share a number") {
+  const auto numbers = [](const Plot& plot) {
+    std::string text;
+    for (const auto& point : plot.points) text += std::to_string(point.number);
+    return text;
+  };
+  CHECK(numbers(plot_of({{4, 1}, {1, 9}, {2, 5}, {3, 6}, {2, 5}}, false)) == "31202");
+  CHECK(numbers(plot_of({{20, 4}, {10, 3}, {15, 5}, {5, 2}}, true)) == "3201");
+}
+
+TEST_CASE("where all runs have one baseline, quality is relative to it: its interval is paired") {
+  auto a = synthetic_record("a", 0, true), b = synthetic_record("b", 1);
+  const auto label = [&] {
+    Folder place;
+    place.write("records.jsonl", {a, b});
+    const std::string folders[] = {place.path};
+    return report_plots(read_record_set(folders)).at(0).y_label;
+  };
+  CHECK(label() == "perplexity");
+  for (auto* record : {&a, &b}) (*record)["metrics"]["perplexity_ratio"] = record == &a ? 1.0 : 0.9;
+  CHECK_THAT(label(), Contains("/ the baseline's"));
+}
+
 TEST_CASE("the page has the table, both fronts as tables, configuration, environment, and how to get plots") {
   const auto page = page_of({synthetic_record("a", 0, true), synthetic_record("b", 1), synthetic_record("c", 2)});
   CHECK_THAT(page, Contains("<h1>synthetic</h1>") && Contains("28.0 ±1.0") && Contains("Quality against bytes of the weights: 3 runs, 3 of them"));
-  CHECK_THAT(page, Contains("Quality against speed: 3 runs, 3 of them") && Contains("how to get plots"));
+  CHECK_THAT(page, Contains("Quality against speed: 3 runs, 3 of them") && Contains("how to get plots") && Contains("2. 4"));
   CHECK_THAT(page, Contains("weights.format.bits: 3 → 4") && Contains("weights.format.type: int_grouped\n") && Contains("a CPU"));
-  CHECK(count(page, "<tr class=\"baseline\">") == 1);
+  CHECK(count(page, "<tr class=\"baseline\">") == 3);  // in the results and on both fronts
 }
 
 TEST_CASE("what a record holds is text on the page, never markup") {

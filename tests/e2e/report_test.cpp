@@ -65,6 +65,12 @@ TEST_CASE("report makes the table of run again, and run leaves a CSV beside the 
   CHECK(json["sources"][0]["note"] == "what do <few> bits cost?");
 }
 
+TEST_CASE("report prints the table as Markdown") {
+  const auto text = patchbay_run("report " + experiment().out + " --markdown").out;
+  CHECK_THAT(text, Contains("| weights.format.bits | perplexity |") && Contains("\n| --- | ---: |") && Contains("\n| none \\* |") && Contains("\n| 2 |"));
+  CHECK_THAT(text, Contains("\n\n\\* the baseline.") && Contains("scored from token 1 on"));
+}
+
 TEST_CASE("report of nothing is one line of error") {
   const auto result = patchbay_run("report /nowhere");
   CHECK(result.code == 1);
@@ -143,7 +149,7 @@ TEST_CASE("tokens refuses a text or a model that is not the one measured") {
 TEST_CASE("the page that run leaves can be made again, and its experiment is one that plan takes") {
   const auto& out = experiment().out;
   const auto page = test::read_file(out + "/report.html");
-  CHECK_THAT(page, Contains("<h1>tiny</h1>") && Contains("what do &lt;few&gt; bits cost?") && Contains("weights.format.bits: - → 2"));
+  CHECK_THAT(page, Contains("<h1>tiny</h1>") && Contains("what do &lt;few&gt; bits cost?") && Contains("weights.format.bits: 2"));
   const auto again = experiment().place / "again.html";
   CHECK(patchbay_run("report " + out + " --html " + again).code == 0);
   CHECK(test::read_file(again) == page);

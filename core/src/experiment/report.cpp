@@ -21,6 +21,7 @@ struct Column {
   const char* unit = "";
   double offset = 0;
 };
+constexpr std::string_view kPasses = "tokens_per_pass";  // 1 where nothing is drafted: no column then
 constexpr Column kColumns[] = {
     {"perplexity", "perplexity"},
     {"perplexity_ratio", "against\nbaseline", 100, "%", -100},
@@ -32,6 +33,7 @@ constexpr Column kColumns[] = {
     {"prefill_tokens_per_s", "prefill\ntokens/s"},
     {"decode_tokens_per_s", "decode\ntokens/s"},
     {"acceptance_rate", "accepted", 100, "%"},
+    {kPasses.data(), "tokens/\npass"},
 };
 
 const Json* metric_of(const Json& record, const std::string& name) {
@@ -135,7 +137,7 @@ ReportGrid report_grid(std::span<const Json> records) {
   grid.labels = grid.header.size();
   std::vector<const Column*> columns;
   for (const auto& column : kColumns)
-    if (shows(records, column.metric)) columns.push_back(&column);
+    if (shows(records, column.metric) && (column.metric != kPasses || shows(records, "acceptance_rate"))) columns.push_back(&column);
   for (const auto* column : columns) grid.header.emplace_back(column->title);
   for (const auto& record : records) {
     std::vector<std::string> row;

@@ -35,6 +35,9 @@ PATCHBAY_API std::string report_text(const RecordSet& set, bool utf8);
 /// NAME_high where it has an interval; repeats (NAME_values) separated by spaces. RFC 4180, without a value: empty.
 PATCHBAY_API std::string report_csv(const RecordSet& set);
 
+/// The same table and what a reader must know of it, as Markdown.
+PATCHBAY_API std::string report_markdown(const RecordSet& set);
+
 /// What the baselines of several folders have in common, in one line; "" for one folder.
 PATCHBAY_API std::string baseline_rule(const RecordSet& set);
 /// Lines about what is left out or not finished yet.

@@ -43,13 +43,15 @@ thead th {{ position: sticky; top: 0; background: var(--bg); box-shadow: inset 0
 tbody tr:nth-child(even) {{ background: var(--stripe); }}
 .n {{ text-align: right; }}
 td.n {{ white-space: nowrap; }}
-td:first-child {{ min-width: 8rem; }}
+td:first-child {{ min-width: 9rem; }}
 .baseline td {{ font-weight: 600; }}
 .plots {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.5rem; }}
 figure {{ margin: 0; min-width: 0; }}
-figure > svg {{ width: 100%; height: auto; display: block; stroke-linejoin: round; }}
+figure > svg {{ width: 100%; max-width: 38rem; height: auto; display: block; margin: 0 auto; stroke-linejoin: round; }}
+figcaption {{ margin: .4rem 0 .6rem; }}
 pre {{ overflow: auto; max-height: 30rem; padding: .7rem .9rem; border: 1px solid var(--line); border-radius: 4px; background: var(--stripe);
   font: .84rem/1.45 ui-monospace, monospace; margin: .5rem 0; }}
+.settings {{ columns: 24rem; }}
 code {{ font: .9em ui-monospace, monospace; }}
 summary {{ cursor: pointer; padding: .2rem 0; }}
 @media print {{ .wide, pre {{ overflow: visible; max-height: none; }} thead th {{ position: static; }} }}
@@ -60,11 +62,11 @@ summary {{ cursor: pointer; padding: .2rem 0; }}
 
 std::string section(const std::string& title, const std::string& body) { return fmt::format("<h2>{}</h2>\n{}\n", html(title), body); }
 
-std::string folded(const std::string& title, const std::string& body) {
-  return fmt::format("<details><summary>{}</summary>\n{}</details>\n", html(title), body);
+std::string folded(const std::string& title, const std::string& body, bool open = false) {
+  return fmt::format("<details{}><summary>{}</summary>\n{}</details>\n", open ? " open" : "", html(title), body);
 }
 
-/// Cells from column `figures` on are numbers; `marked` rows stand out.
+/// Cells from column `figures` on are numbers; `marked` rows stand out. A wide table scrolls within itself.
 std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows, std::size_t figures,
                   const std::vector<bool>& marked = {}) {
   const auto number = [&](std::size_t c) { return c >= figures ? " class=\"n\"" : ""; };
@@ -109,36 +111,43 @@ std::string front_table(const Plot& plot) {
   std::vector<const PlotPoint*> front;
   for (const auto& point : plot.points)
     if (point.front) front.push_back(&point);
-  std::ranges::sort(front, {}, &PlotPoint::x);
+  std::ranges::stable_sort(front, {}, &PlotPoint::number);
   std::vector<std::vector<std::string>> rows;
+  std::vector<bool> marked;
   for (const auto* p : front) {
     const auto shown = [](double value, const auto& low, const auto& high) {
       return low && high ? plus_minus(value, (*high - *low) / 2) : fmt::format("{:.5g}", value);
     };
-    rows.push_back({p->label + (p->baseline ? " *" : ""), shown(p->x, p->x_low, p->x_high), shown(p->y, p->y_low, p->y_high)});
+    rows.push_back({fmt::format("{}. {}{}", p->number, p->label, p->baseline ? " *" : ""), shown(p->x, p->x_low, p->x_high), shown(p->y, p->y_low, p->y_high)});
+    marked.push_back(p->baseline);
   }
-  return table({"on the front", plot.x_label, plot.y_label}, rows, 1);
+  return table({"on the front", plot.x_label, plot.y_label}, rows, 1, marked);
+}
+
+std::string figure(const Plot& plot) {
+  std::string picture = plot.svg;
+  if (const auto at = picture.find("<svg"); at != std::string::npos) picture.insert(at + 4, " role=\"img\" aria-label=\"" + html(plot.title) + "\"");
+  return fmt::format("<figure>\n{}<figcaption>{}: {} runs, {} of them on the Pareto front: no other run is as good in both and better in one; intervals "
+                     "are not looked at.{}</figcaption>\n{}</figure>\n",
+                     picture, html(plot.title), plot.points.size(), std::ranges::count_if(plot.points, &PlotPoint::front),
+                     picture.empty() ? "" : " Numbers: the rows below; lines through points: 95% intervals; star: the baseline.", front_table(plot));
 }
 
 std::string plots_part(const std::vector<Plot>& plots, const std::string& remark) {
   if (plots.empty())
     return "<p class=\"faint\">No plots: they need two runs or more with a quality and a cost, scored on the same text under the same protocol.</p>\n";
   std::string text = "<div class=\"plots\">\n";
-  for (const auto& plot : plots) {
-    std::string picture = plot.svg;
-    if (const auto at = picture.find("<svg"); at != std::string::npos) picture.insert(at + 4, " role=\"img\" aria-label=\"" + html(plot.title) + "\"");
-    text += fmt::format("<figure>\n{}<figcaption>{}: {} runs, {} of them on the Pareto front (no other run is as good in both and better in one; "
-                        "intervals are not looked at).</figcaption>\n{}</figure>\n",
-                        picture, html(plot.title), plot.points.size(), std::ranges::count_if(plot.points, &PlotPoint::front), front_table(plot));
-  }
+  for (const auto& plot : plots) text += figure(plot);
   text += "</div>\n";
+  for (const auto& [name, why] : {std::pair{"bytes", "No sizes were measured (task memory)."}, std::pair{"speed", "No speed was measured (task throughput)."}})
+    if (std::ranges::find(plots, name, &Plot::name) == plots.end()) text += fmt::format("<p class=\"faint\">{}</p>\n", why);
   return remark.empty() ? text : text + fmt::format("<p class=\"faint\">{}</p>\n", html(remark));
 }
 
 std::string settings_text(const Json& config) {
   std::string text;
   for (const auto& [path, value] : flattened(config)) text += escaped(path) + ": " + escaped(value) + "\n";
-  return "<pre>" + html(text) + "</pre>\n";
+  return "<pre class=\"settings\">" + html(text) + "</pre>\n";
 }
 
 /// The baseline of the folder that record i is from, or its first record.
@@ -152,6 +161,17 @@ const Json& reference_of(const RecordSet& set, std::size_t i) {
   return *first;
 }
 
+/// "attention.type: naive → flash; decoder.k: 5; without kv_store.block_size".
+std::string changes_text(const Json& from, const Json& to) {
+  std::string text;
+  for (const auto& change : differences(from, to)) {
+    if (!text.empty()) text += "; ";
+    if (change.second == "-") text += "without " + change.path;
+    else text += change.path + ": " + (change.first == "-" ? "" : change.first + " → ") + change.second;
+  }
+  return text.empty() ? "the same settings" : text;
+}
+
 std::string configuration(const RecordSet& set) {
   std::string text;
   std::vector<std::vector<std::string>> rows;
@@ -160,13 +180,10 @@ std::string configuration(const RecordSet& set) {
     const auto& reference = reference_of(set, i);
     const auto name = (set.sources.size() > 1 ? set.sources[set.source_of[i]].folder + ": " : "") + record["run"].get<std::string>();
     if (&reference == &record) {
-      text += folded("Every setting in effect of " + name, settings_text(record.value("config", Json::object())));
+      text += folded("Every setting in effect of " + name, settings_text(record.value("config", Json::object())), set.sources.size() == 1);
       continue;
     }
-    std::string changes;
-    for (const auto& change : differences(reference.value("config", Json::object()), record.value("config", Json::object())))
-      changes += fmt::format("{}{}: {} → {}", changes.empty() ? "" : "; ", change.path, change.first, change.second);
-    rows.push_back({name, changes.empty() ? "the same settings" : changes});
+    rows.push_back({name, changes_text(reference.value("config", Json::object()), record.value("config", Json::object()))});
   }
   if (rows.empty()) return text;
   auto list = table({"run", "what differs from it in the effective settings"}, rows, 2);

@@ -16,17 +16,18 @@ struct PlotPoint {
   std::optional<double> x_low, x_high, y_low, y_high;
   bool front = false;     ///< on the Pareto front
   bool baseline = false;
+  int number = 0;         ///< on the front: counted from the least x, equal points share one; else 0
 };
 struct Plot {
   std::string name, title, x_label, y_label;
-  bool larger_x_is_better = false;
+  bool larger_x_is_better = false;  ///< lower y always is
   std::vector<PlotPoint> points;
   std::string svg;        ///< "": the page has the front as a table alone
 };
 
 /// Quality against bytes and against speed, where the records have both and their qualities can be compared at all.
 PATCHBAY_API std::vector<Plot> report_plots(const RecordSet& set);
-/// Marks the points that no other one equals or beats in both coordinates and beats in one; intervals are not looked at.
+/// Marks and numbers the points that no other one equals or beats in both coordinates and beats in one; intervals are not looked at.
 PATCHBAY_API void mark_pareto_front(Plot& plot);
 /// What python/plot_report.py reads.
 PATCHBAY_API Json plots_json(const std::vector<Plot>& plots);

@@ -16,11 +16,12 @@ struct Axis {
   const char* label;
   double factor = 1;
 };
-constexpr Axis kPerplexity{"perplexity", "perplexity (lower is better)"};
-constexpr Axis kDivergence{"kl_nats", "KL from the baseline, nats (lower is better)"};
+constexpr Axis kPerplexity{"perplexity", "perplexity"};
+constexpr Axis kRatio{"perplexity_ratio", "perplexity / the baseline's"};
+constexpr Axis kDivergence{"kl_nats", "KL from the baseline, nats"};
 constexpr Axis kWeights{"weights_bytes", "weights, MB (10⁶ bytes)", 1e-6};
 constexpr Axis kCache{"kv_bytes_per_token", "KV cache, bytes per token"};
-constexpr Axis kSpeed{"decode_tokens_per_s", "decoding, tokens/s (higher is better)"};
+constexpr Axis kSpeed{"decode_tokens_per_s", "decoding, tokens/s"};
 
 std::optional<double> value_of(const Json& record, const Axis& axis) {
   const auto& metrics = record["metrics"];
@@ -53,7 +54,7 @@ void add_plot(std::vector<Plot>& plots, const std::vector<Json>& records, Plot p
   for (const auto& record : records) {
     const auto at_x = value_of(record, x), at_y = value_of(record, y);
     if (!at_x || !at_y) continue;
-    PlotPoint point{label_of(record), *at_x, *at_y, {}, {}, {}, {}, false, record.value("baseline", false)};
+    PlotPoint point{label_of(record), *at_x, *at_y, {}, {}, {}, {}, false, record.value("baseline", false), 0};
     std::tie(point.x_low, point.x_high) = ends_of(record, x);
     std::tie(point.y_low, point.y_high) = ends_of(record, y);
     plot.points.push_back(std::move(point));
@@ -74,7 +75,9 @@ std::vector<Plot> report_plots(const RecordSet& set) {
   const bool one_model = common_text(records, {"model_sha256"}) != "several";
   const bool has_perplexity = std::ranges::any_of(records, [](const Json& r) { return value_of(r, kPerplexity).has_value(); });
   if (!has_perplexity && !one_model) return {};  // KL is then from different baselines
-  const auto& quality = has_perplexity ? kPerplexity : kDivergence;
+  // Paired with one baseline the intervals are far narrower; baselines of several folders may be different runs.
+  const bool paired = set.sources.size() == 1 && std::ranges::all_of(records, [](const Json& r) { return value_of(r, kRatio).has_value(); });
+  const auto& quality = paired ? kRatio : has_perplexity ? kPerplexity : kDivergence;
   std::vector<Plot> plots;
   const bool weights = varies(records, kWeights);
   add_plot(plots, records, {"bytes", weights ? "Quality against bytes of the weights" : "Quality against bytes of the KV cache", {}, {}, false, {}, {}},
@@ -94,6 +97,14 @@ void mark_pareto_front(Plot& plot) {
     point->front = !best || point->y < best->y || (point->y == best->y && point->x == best->x);
     if (point->front) best = point;
   }
+  if (plot.larger_x_is_better) std::ranges::reverse(order);
+  best = nullptr;
+  for (auto* point : order) {
+    if (!point->front) continue;
+    const bool equal = best && best->x == point->x && best->y == point->y;
+    point->number = (best ? best->number : 0) + (equal ? 0 : 1);
+    best = point;
+  }
 }
 
 Json plots_json(const std::vector<Plot>& plots) {
@@ -102,8 +113,8 @@ Json plots_json(const std::vector<Plot>& plots) {
     Json points = Json::array();
     for (const auto& p : plot.points)
       points.push_back({{"label", p.label}, {"x", p.x}, {"y", p.y}, {"x_low", or_null(p.x_low)}, {"x_high", or_null(p.x_high)},
-                        {"y_low", or_null(p.y_low)}, {"y_high", or_null(p.y_high)}, {"front", p.front}, {"baseline", p.baseline}});
-    json["plots"].push_back({{"name", plot.name}, {"x_label", plot.x_label}, {"y_label", plot.y_label}, {"points", std::move(points)}});
+                        {"y_low", or_null(p.y_low)}, {"y_high", or_null(p.y_high)}, {"front", p.front}, {"baseline", p.baseline}, {"number", p.number}});
+    json["plots"].push_back({{"name", plot.name}, {"x_label", plot.x_label}, {"y_label", plot.y_label}, {"x_better", plot.larger_x_is_better ? "higher" : "lower"}, {"points", std::move(points)}});
   }
   return json;
 }

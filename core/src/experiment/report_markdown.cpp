@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "experiment/record_set.h"
+#include "experiment/report.h"
+
+namespace patchbay {
+namespace {
+
+/// Text that Markdown shows as it is, within a cell too. Underscores within words need nothing.
+std::string literal(const std::string& text) {
+  std::string out;
+  for (const char letter : text) {
+    switch (letter) {
+      case '\n': out += ' '; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '\\': case '|': case '*': case '`': out += '\\'; [[fallthrough]];
+      default: out += letter;
+    }
+  }
+  return out;
+}
+
+std::string row(const std::vector<std::string>& cells) {
+  std::string line = "|";
+  for (const auto& cell : cells) line += " " + literal(cell) + " |";
+  return line + "\n";
+}
+
+/// "bits/\nweight" on one line.
+std::string on_one_line(std::string title) {
+  for (const char* before : {"/\n", ".\n"})
+    if (const auto at = title.find(before); at != std::string::npos) title.erase(at + 1, 1);
+  return title;
+}
+
+}  // namespace
+
+std::string report_markdown(const RecordSet& set) {
+  const auto records = merged_records(set);
+  auto grid = report_grid(records);
+  for (auto& title : grid.header) title = on_one_line(title);
+  auto text = row(grid.header) + "|";
+  for (std::size_t c = 0; c < grid.header.size(); ++c) text += c < grid.labels ? " --- |" : " ---: |";
+  text += "\n";
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (records[i].value("baseline", false)) grid.rows[i][0] += " *";
+    text += row(grid.rows[i]);
+  }
+  text += "\n";
+  const auto legend = report_legend(records) + baseline_rule(set) + source_notes(set);
+  for (std::size_t begin = 0, end; begin < legend.size(); begin = end + 1) {
+    end = std::min(legend.find('\n', begin), legend.size());
+    auto line = legend.substr(begin, end - begin);
+    line.erase(0, line.find_first_not_of(' '));
+    text += literal(line) + (end + 1 < legend.size() && !line.ends_with(';') ? "<br>\n" : "\n");  // ";": the line goes on
+  }
+  return text;
+}
+
+}  // namespace patchbay
