@@ -18,14 +18,15 @@ inline std::string shared_path(const std::string& path) {
   const std::string full = (folder ? std::string(folder) : source_path("../shared")) + "/" + path;
   return std::filesystem::exists(full) ? full : "";
 }
-/// The SmolLM2 file that scripts/fetch_model.sh keeps, or "".
-inline std::string smollm2_path() {
+/// A model file that scripts/fetch_model.sh keeps, or "".
+inline std::string model_path(const std::string& name) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   const std::string folder = cache && *cache ? cache : std::string(home ? home : "") + "/.cache";
-  const std::string full = folder + "/patchbay/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  const std::string full = folder + "/patchbay/models/" + name;
   return std::filesystem::exists(full) ? full : "";
 }
+inline std::string smollm2_path() { return model_path("SmolLM2-135M-Instruct.Q4_1.gguf"); }
 inline std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};

@@ -1,5 +1,5 @@
 /// @file tokenizer.h
-/// Text to tokens and back, as the model file says.
+/// Text to tokens and back, as the model's files say.
 #pragma once
 #include <memory>
 #include <span>
@@ -12,23 +12,33 @@
 
 namespace patchbay {
 
+struct TokenizerDescription;
+
 class PATCHBAY_API Tokenizer {
  public:
   virtual ~Tokenizer();
   /// parse_special: text of special tokens becomes those tokens; else it is plain text. add_special: BOS/EOS as the model says.
   virtual std::vector<Token> encode(std::string_view text, bool parse_special, bool add_special) const = 0;
-  /// The token's bytes, which may be part of a UTF-8 character. Special tokens give their text when `special`, else "".
+  /// The token's bytes in the middle of a text, which may be part of a UTF-8 character. Special tokens give their text when
+  /// `special`, else "".
   virtual std::string_view piece(Token token, bool special) const = 0;
+  /// The bytes of a whole text: its pieces, without the space that some tokenizers put before a text.
+  virtual std::string decode_text(std::span<const Token> tokens, bool special = false) const = 0;
   virtual int size() const = 0;
   virtual Token bos() const = 0;  ///< -1: none
   virtual Token eos() const = 0;
   virtual bool is_end_of_generation(Token token) const = 0;
 
+  /// The pieces, joined: part of a text.
   std::string decode(std::span<const Token> tokens, bool special = false) const;
 };
 
-/// @throws Error for an unknown kind or pre-tokeniser: never a default.
+/// The tokenizer in a GGUF file's metadata. @throws Error for an unknown kind or pre-tokeniser: never a default.
 PATCHBAY_API std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file);
+/// A GGUF file, a tokenizer.json, or a folder with tokenizer.json and, where it is there, tokenizer_config.json. @throws Error.
+PATCHBAY_API std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
+/// The pipeline that a description stands for. @throws Error; `where` names the file.
+PATCHBAY_API std::unique_ptr<Tokenizer> make_tokenizer(TokenizerDescription description, const std::string& where);
 
 /// Joins pieces into text that never ends in half a UTF-8 character: hold back an unfinished tail, replace what can't become
 /// one by U+FFFD.
