@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-LINK = re.compile(r"\[([^\]\[]+)\]\(([^)\s]+)\)")
+LINK = re.compile(r"(?<!!)\[([^\]\[]+)\]\(([^)\s]+)\)")
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 
 

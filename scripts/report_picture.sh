@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The picture of a report: report_picture.sh FOLDER PNG [WIDTH HEIGHT [light|dark]], where FOLDER is what `patchbay run` left.
-# docs/images/report.png is that of results/quickstart, 1240 x 1000, light. Needs chromium (apt-get install chromium).
+# docs/images/report.png is that of notebooks/sample (patchbay report notebooks/sample --html notebooks/sample/report.html), 960 x 1080, light.
+# Needs chromium (apt-get install chromium).
 set -euo pipefail
 
 folder=${1:?which results folder?} picture=$(realpath "${2:?which PNG?}") width=${3:-1240} height=${4:-1000} colours=${5:-light}

@@ -2,6 +2,7 @@
 
 #include <langinfo.h>
 #include <locale.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -73,6 +74,11 @@ std::string printable(std::string_view text) {
     }
   }
   return out;
+}
+
+std::size_t terminal_columns(int descriptor) {
+  winsize size{};
+  return ::isatty(descriptor) == 1 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 bool unicode_terminal() {

@@ -29,5 +29,7 @@ Prompted open_prompted(const ModelOptions& options, const std::optional<std::str
 std::string printable(std::string_view text);
 /// Whether stdout is a terminal that shows UTF-8, as its locale says; else tables use ASCII.
 bool unicode_terminal();
+/// The width of the terminal behind a descriptor; 0 where there is none or it does not say.
+std::size_t terminal_columns(int descriptor);
 
 }  // namespace patchbay::app

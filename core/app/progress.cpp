@@ -1,7 +1,6 @@
 #include "progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,11 +14,6 @@ namespace patchbay::app {
 namespace {
 
 constexpr std::size_t kBarWidth = 24, kLeastWhatWidth = 12;
-
-std::size_t terminal_columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 /// Every character that is not ASCII as one "?": the bar must not depend on the locale, nor its width on fonts.
 std::string as_ascii(const std::string& text) {
@@ -79,8 +73,9 @@ TerminalProgress::~TerminalProgress() { clear(); }
 void TerminalProgress::doing(double fraction, const std::string& what) {
   if (!terminal_) return;
   clear();
+  const auto columns = terminal_columns(STDERR_FILENO);
   // One column stays free: a terminal that wraps at the last one would leave lines behind.
-  std::fputs(bar_line(fraction, what, left_.at(fraction), terminal_columns() - 1).c_str(), stderr);
+  std::fputs(bar_line(fraction, what, left_.at(fraction), (columns ? columns : 80) - 1).c_str(), stderr);
   std::fflush(stderr);
 }
 

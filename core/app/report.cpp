@@ -4,6 +4,7 @@
 #include "experiment/report.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -39,7 +40,7 @@ int report(const ReportOptions& options) {
   else if (options.markdown)
     fmt::print("{}", report_markdown(set));
   else
-    fmt::print("{}", report_text(set, unicode_terminal()));
+    fmt::print("{}", report_text(set, unicode_terminal(), terminal_columns(STDOUT_FILENO)));
   return 0;
 }
 

@@ -1,5 +1,6 @@
 // patchbay run: an experiment from its YAML to a table.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -39,7 +40,7 @@ int run(const RunOptions& options) {
     return 0;
   }
   progress.note("results in " + out);
-  fmt::print("\n{}", report_table(records, unicode_terminal()));
+  fmt::print("\n{}", report_table(records, unicode_terminal(), terminal_columns(STDOUT_FILENO)));
   return 0;
 }
 

@@ -83,7 +83,7 @@ TEST_CASE("where all runs have one baseline, quality is relative to it: its inte
 TEST_CASE("the page has the table, both fronts as tables, configuration, environment, and how to get plots") {
   const auto page = page_of({synthetic_record("a", 0, true), synthetic_record("b", 1), synthetic_record("c", 2)});
   CHECK_THAT(page, Contains("<h1>synthetic</h1>") && Contains("28.0 ±1.0") && Contains("Quality against bytes of the weights: 3 runs, 3 of them"));
-  CHECK_THAT(page, Contains("Quality against speed: 3 runs, 3 of them") && Contains("how to get plots") && Contains("2. 4"));
+  CHECK_THAT(page, Contains("Quality against speed: 3 runs, 3 of them") && Contains("how to get plots") && Contains("2. bits=4"));
   CHECK_THAT(page, Contains("weights.format.bits: 3 → 4") && Contains("weights.format.type: int_grouped\n") && Contains("a CPU"));
   CHECK(count(page, "<tr class=\"baseline\">") == 3);  // in the results and on both fronts
 }

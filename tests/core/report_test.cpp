@@ -72,6 +72,21 @@ TEST_CASE("without a terminal the table is ASCII, its columns still aligned") {
   CHECK(lines[3].rfind("81.2") == lines[4].rfind("81.2"));
 }
 
+TEST_CASE("on a narrow terminal the table goes on in further ones, each with the labels") {
+  const std::vector<Json> records = {record("as stored", "greedy", true), record("rtn int4 g64", "speculative", false)};
+  const auto whole = report_table(records, true), narrow = report_table(records, true, 80);
+  CHECK(report_table(records, true, 200) == whole);
+  std::size_t baselines = 0;
+  for (const auto& line : lines_of(narrow.substr(0, narrow.find("* the baseline")))) {
+    CHECK(width_of(line) <= 80);
+    baselines += line.starts_with("* as stored");
+  }
+  CHECK(baselines == 3);
+  for (const char* figure : {"28.8 ±1.3", "1.20 ±0.30%", "45%", "190"}) CHECK(narrow.find(figure) != std::string::npos);
+  // Labels that alone are too wide still get a figure each.
+  CHECK(report_table(records, true, 10).find("28.8 ±1.3") != std::string::npos);
+}
+
 TEST_CASE("records without some or all metrics still make a table") {
   CHECK(report_table({}, true) == "no records\n");
   const std::vector<Json> bare = {{{"hash", "x"}, {"run", "base"}, {"metrics", {{"bits_per_weight", 5.0}}}}};

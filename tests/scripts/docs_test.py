@@ -2,9 +2,14 @@
 
 import pathlib
 import re
+import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+import update_readmes  # noqa: E402
+
 SKIPPED = {"build", "results", ".venv", ".git"}
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
@@ -54,6 +59,20 @@ class PluginFolders(unittest.TestCase):
                 places = [text.find(marker) for marker in MARKERS]
                 self.assertNotIn(-1, places)
                 self.assertEqual(places, sorted(places))
+
+    def test_results_are_those_of_the_experiment_beside_them(self):
+        filled = 0
+        for folder in plugin_folders():
+            plugin = f"{folder.parent.name}/{folder.name}"
+            _, results, _ = update_readmes.between((folder / "README.md").read_text(encoding="utf-8"), "results")
+            if not results:  # not run yet
+                continue
+            filled += 1
+            with self.subTest(plugin=plugin):
+                self.assertTrue(update_readmes.is_generated(plugin, results), f"run scripts/update_readmes.py --run {plugin}")
+                changed = results.replace("95% interval", "99% interval").replace("commit", "comit")
+                self.assertFalse(update_readmes.is_generated(plugin, changed))
+        self.assertGreater(filled, 15)
 
     def test_each_formula_tagged_in_the_code_is_in_the_readme(self):
         for folder in plugin_folders():

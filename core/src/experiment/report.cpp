@@ -21,7 +21,6 @@ struct Column {
   const char* unit = "";
   double offset = 0;
 };
-constexpr std::string_view kPasses = "tokens_per_pass";  // 1 where nothing is drafted: no column then
 constexpr Column kColumns[] = {
     {"perplexity", "perplexity"},
     {"perplexity_ratio", "against\nbaseline", 100, "%", -100},
@@ -33,7 +32,7 @@ constexpr Column kColumns[] = {
     {"prefill_tokens_per_s", "prefill\ntokens/s"},
     {"decode_tokens_per_s", "decode\ntokens/s"},
     {"acceptance_rate", "accepted", 100, "%"},
-    {kPasses.data(), "tokens/\npass"},
+    {"tokens_per_pass", "tokens/\npass"},
 };
 
 const Json* metric_of(const Json& record, const std::string& name) {
@@ -45,6 +44,13 @@ const Json* metric_of(const Json& record, const std::string& name) {
 
 bool shows(std::span<const Json> records, const char* metric) {
   return std::ranges::any_of(records, [&](const Json& record) { return metric_of(record, metric) != nullptr; });
+}
+
+/// Passes count where something is drafted; the peak counts where the model ran before it was read, for speed or for texts.
+bool says_something(std::span<const Json> records, std::string_view metric) {
+  if (metric == "tokens_per_pass") return shows(records, "acceptance_rate");
+  if (metric == "peak_rss_bytes") return shows(records, "tokens_per_pass") || shows(records, "prefill_tokens_per_s");
+  return true;
 }
 
 std::string plain(double value) {
@@ -137,7 +143,7 @@ ReportGrid report_grid(std::span<const Json> records) {
   grid.labels = grid.header.size();
   std::vector<const Column*> columns;
   for (const auto& column : kColumns)
-    if (shows(records, column.metric) && (column.metric != kPasses || shows(records, "acceptance_rate"))) columns.push_back(&column);
+    if (shows(records, column.metric) && says_something(records, column.metric)) columns.push_back(&column);
   for (const auto* column : columns) grid.header.emplace_back(column->title);
   for (const auto& record : records) {
     std::vector<std::string> row;
@@ -149,7 +155,7 @@ ReportGrid report_grid(std::span<const Json> records) {
   return grid;
 }
 
-std::string report_table(std::span<const Json> records, bool utf8) {
+std::string report_table(std::span<const Json> records, bool utf8, std::size_t columns) {
   if (records.empty()) return "no records\n";
   const auto grid = report_grid(records);
   TextTable table{grid.header, grid.rows, {}};
@@ -160,11 +166,11 @@ std::string report_table(std::span<const Json> records, bool utf8) {
   auto text = report_legend(records);
   if (!utf8)
     for (std::size_t at; (at = text.find("±")) != std::string::npos;) text.replace(at, std::string("±").size(), "+-");
-  return table.text(utf8) + "\n" + text;
+  return table.text(utf8, columns, grid.labels) + "\n" + text;
 }
 
-std::string report_text(const RecordSet& set, bool utf8) {
-  return report_table(merged_records(set), utf8) + baseline_rule(set) + source_notes(set);
+std::string report_text(const RecordSet& set, bool utf8, std::size_t columns) {
+  return report_table(merged_records(set), utf8, columns) + baseline_rule(set) + source_notes(set);
 }
 
 std::string baseline_rule(const RecordSet& set) {

@@ -25,11 +25,11 @@ PATCHBAY_API std::string report_legend(std::span<const nlohmann::ordered_json> r
 PATCHBAY_API std::string record_text(const nlohmann::ordered_json& record, std::initializer_list<const char*> path);
 PATCHBAY_API std::string common_text(std::span<const nlohmann::ordered_json> records, std::initializer_list<const char*> path);
 
-/// One row per run: where the runs differ, then each metric with its interval; a legend below. utf8: see TextTable.
-PATCHBAY_API std::string report_table(std::span<const nlohmann::ordered_json> records, bool utf8);
+/// One row per run: where the runs differ, then each metric with its interval; a legend below. utf8, columns: see TextTable.
+PATCHBAY_API std::string report_table(std::span<const nlohmann::ordered_json> records, bool utf8, std::size_t columns = 0);
 
 /// The table of one folder or of several, and what a reader must know of them: the rule of the baselines, what is left out or missing.
-PATCHBAY_API std::string report_text(const RecordSet& set, bool utf8);
+PATCHBAY_API std::string report_text(const RecordSet& set, bool utf8, std::size_t columns = 0);
 
 /// One row per run with all digits: experiment, folder, run, hash, baseline, labels (label.NAME), every metric, with NAME_low and
 /// NAME_high where it has an interval; repeats (NAME_values) separated by spaces. RFC 4180, without a value: empty.

@@ -43,8 +43,11 @@ bool varies(const std::vector<Json>& records, const Axis& axis) {
 std::string label_of(const Json& record) {
   std::string label;
   const auto labels = record.value("labels", Json::object());  // named: items() does not keep it alive
-  for (const auto& [name, value] : labels.items())
-    label += (label.empty() ? "" : ", ") + (value.is_string() ? value.get<std::string>() : value.dump());
+  for (const auto& [name, value] : labels.items()) {
+    const auto text = value.is_string() ? value.get<std::string>() : value.dump();
+    const bool figure = !text.empty() && text.find_first_not_of("-.0123456789") == std::string::npos;  // says nothing by itself
+    label += (label.empty() ? "" : ", ") + (figure ? name.substr(name.rfind('.') + 1) + "=" : "") + text;
+  }
   return label.empty() ? record["run"].get<std::string>() : label;
 }
 

@@ -59,4 +59,40 @@ std::string TextTable::text(bool utf8) const {
   return result;
 }
 
+TextTable TextTable::part(const std::vector<std::size_t>& chosen) const {
+  TextTable part;
+  part.rows.resize(rows.size());
+  for (const auto c : chosen) {
+    part.header.push_back(header[c]);
+    part.right.push_back(c < right.size() && right[c]);
+    for (std::size_t r = 0; r < rows.size(); ++r) part.rows[r].push_back(rows[r][c]);
+  }
+  return part;
+}
+
+std::string TextTable::text(bool utf8, std::size_t columns, std::size_t repeated) const {
+  const auto width = [&](const std::vector<std::size_t>& chosen) {
+    const auto lines = part(chosen).text(utf8);
+    std::size_t widest = 0;
+    for (std::size_t begin = 0, end; begin < lines.size(); begin = end + 1) {
+      end = std::min(lines.find('\n', begin), lines.size());
+      widest = std::max(widest, width_of(lines.substr(begin, end - begin)));
+    }
+    return widest;
+  };
+  std::vector<std::size_t> labels, chosen;
+  for (std::size_t c = 0; c < std::min(repeated, header.size()); ++c) labels.push_back(c);
+  chosen = labels;
+  std::string result;
+  for (std::size_t c = labels.size(); c < header.size(); ++c) {
+    chosen.push_back(c);
+    if (columns == 0 || chosen.size() == labels.size() + 1 || width(chosen) <= columns) continue;
+    chosen.pop_back();
+    result += part(chosen).text(utf8) + "\n";
+    chosen = labels;
+    chosen.push_back(c);
+  }
+  return result + part(chosen).text(utf8);
+}
+
 }  // namespace patchbay

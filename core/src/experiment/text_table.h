@@ -15,6 +15,12 @@ struct PATCHBAY_API TextTable {
 
   /// utf8: rules and +- as UTF-8 characters, else ASCII alone.
   std::string text(bool utf8) const;
+  /// At most `columns` characters wide where the cells allow it: what does not fit follows in further tables, each with the first
+  /// `repeated` columns again. 0: one table.
+  std::string text(bool utf8, std::size_t columns, std::size_t repeated) const;
+
+ private:
+  TextTable part(const std::vector<std::size_t>& chosen) const;
 };
 
 /// Characters of UTF-8 text.
