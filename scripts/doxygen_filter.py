@@ -35,6 +35,7 @@ def main() -> None:
     with open(path, encoding="utf-8") as file:
         parts = CODE.split(file.read())
     text = "".join(part if i % 2 else LINK.sub(lambda m: reference(m, folder), part) for i, part in enumerate(parts))
+    text = re.sub(r"^\\\* ", "∗ ", text, flags=re.MULTILINE)  # doxygen 1.9 takes an escaped star for a list
     title, rest = text.split("\n", 1)
     plugin = re.fullmatch(r"plugins/(\w+)/(\w+)/README\.md", path)
     if plugin:

@@ -4,7 +4,8 @@ results of the plugin's own experiment between `<!-- results -->` and `<!-- /res
 
 Parameters come from `patchbay describe kind/name --markdown`, so they say what the code says. Results come from records: --run makes
 them in results/plugins/KIND/NAME (what is there already is kept) and writes the table, with the machine and the commit. A line below it holds
-a digest of the experiment's YAML and of the text, so that --check finds a changed experiment or a changed figure without running anything; a part that is still empty is no fault.
+a digest of the experiment's YAML and of the text, so that --check finds a changed experiment or a changed figure without running anything; a part that is still
+empty is no fault.
   scripts/update_readmes.py                  write the parameter tables
   scripts/update_readmes.py --run            and run every plugin's experiment, one after the other (20 minutes on two quiet cores)
   scripts/update_readmes.py --run formats/q4_0 attention/flash      only these
