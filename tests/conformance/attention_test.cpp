@@ -275,6 +275,35 @@ TEST_CASE("attention: the same bits from a whole prefill, from chunks and from d
   });
 }
 
+TEST_CASE("attention: a window counts positions along a tree's branch, not slots") {
+  for_each_attention([](Attention& attention) {
+    for (const std::int64_t committed : {0, 3, 70}) {
+      for (const std::int64_t window : {1, 2, 3, 66}) {
+        Scene tree;  // rows 0, 2, 4 are one branch; 1 and 3 are another
+        tree.spec = spec(4, 2, 16, window);
+        tree.committed = {committed};
+        tree.rows = {5};
+        tree.trees = {{1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}};
+        Scene branch = tree;
+        branch.trees.clear();
+        branch.rows = {3};
+        Tokens tokens = tokens_of(tree, 0);
+        for (const auto& [list, row] : {std::pair{&tokens.q, 64}, {&tokens.k, 32}, {&tokens.v, 32}}) {
+          const auto at = [&](std::int64_t t) { return list->begin() + (committed + t) * row; };
+          std::copy(at(2), at(3), at(1));
+          std::copy(at(4), at(5), at(2));
+          list->erase(at(3), list->end());
+        }
+        branch.tokens = {tokens};
+        const auto rows = attend(attention, tree), alone = attend(attention, branch);
+        for (int i = 0; i < 3; ++i) {
+          require_close({rows.begin() + 2 * i * 64, rows.begin() + (2 * i + 1) * 64}, {alone.begin() + i * 64, alone.begin() + (i + 1) * 64});
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("attention: no NaN from masked rows, huge scores or scores far below zero") {
   const auto naive = make<Attention>(PluginSpec{"naive", nullptr});
   for_each_attention([&](Attention& attention) {

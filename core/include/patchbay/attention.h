@@ -2,6 +2,7 @@
 /// Interface of attention: softmax(q k^T * scale) v for every row of a step, over each row's own cache.
 /// T rows of this step, S cached tokens, H query heads, G key/value heads (H a multiple of G; query head h reads head h / (H/G)).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,12 +24,18 @@ struct StepSequence {
   bool sees(std::int64_t row, std::int64_t tentative) const {
     return tree.empty() ? tentative <= row : tree[static_cast<std::size_t>(row * rows + tentative)] != 0;
   }
+  /// How many tentative rows come before this one on its branch: its position is committed + depth(row).
+  std::int64_t depth(std::int64_t row) const {
+    if (tree.empty()) return row;
+    const auto line = tree.begin() + row * rows;
+    return std::count_if(line, line + rows, [](std::uint8_t seen) { return seen != 0; }) - 1;
+  }
 };
 
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_size = 0;
   float scale = 0.0f;   ///< usually 1/sqrt(D)
-  std::int64_t window = 0;  ///< 0: none; else a row at slot s sees slots > s - window
+  std::int64_t window = 0;  ///< 0: none; else a row at position p sees positions > p - window
   float soft_cap = 0.0f;    ///< 0: none; else scores become cap * tanh(score / cap)
 };
 

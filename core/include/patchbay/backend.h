@@ -90,6 +90,15 @@ class PATCHBAY_API Ops {
   virtual void add(TensorRef x, TensorRef y) = 0;
   /// The name of the kernel set in use, as the record states it ("plain", "avx2").
   virtual std::string_view kernel() const = 0;
+
+  // What only some architectures need, plain on the host unless a backend has better (core/src/ops_defaults.cpp).
+
+  /// out(T,C) = (x - mean) / sqrt(variance + epsilon) * weight(C) + bias(C). out may be x.
+  virtual void layer_norm(TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out);
+  /// x *= factor, (T,C).
+  virtual void scale(TensorRef x, float factor);
+  /// x = cap * tanh(x / cap), (T,C).
+  virtual void soft_cap(TensorRef x, float cap);
 };
 
 /// A device and its operations, made from `backend:` in YAML.

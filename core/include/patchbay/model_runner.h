@@ -36,6 +36,7 @@ struct Step {
 /// "attention_residual", "ffn_norm", "ffn_gate", "ffn_up", "ffn_gated", "ffn_output", "block_output", "final_norm", "logits". Inputs of
 /// a linear layer are the tensor before it: attention_norm for q, k, v; attention for attention_output; ffn_norm for gate and up;
 /// ffn_gated for down. k_cached and v_cached come once per sequence: (S,G,D) as read back from its cache, all tokens so far.
+/// A layer of experts shows "ffn_router" (its logits) in place of "ffn_gate", "ffn_up" and "ffn_gated".
 class PATCHBAY_API Probe {
  public:
   virtual ~Probe();

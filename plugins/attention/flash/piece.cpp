@@ -47,9 +47,10 @@ void Piece::run(View<const float, 3> queries, View<float, 3> outputs) const {
 }
 
 Piece::Visible Piece::visible(std::int64_t row) const {
-  const std::int64_t slot = sequence_.committed + position(row);
-  return {spec_.window > 0 ? std::max<std::int64_t>(0, slot - spec_.window + 1) : 0,
-          sequence_.tree.empty() ? slot + 1 : sequence_.committed + sequence_.rows};
+  const bool chain = sequence_.tree.empty();
+  const std::int64_t first_unseen = sequence_.committed + (chain ? position(row) : 0) - spec_.window;  // of a tree: by its root
+  return {spec_.window > 0 ? std::max<std::int64_t>(0, first_unseen + 1) : 0,
+          sequence_.committed + (chain ? position(row) + 1 : sequence_.rows)};
 }
 
 void Piece::load_queries(View<const float, 3> queries) const {
@@ -106,8 +107,13 @@ void Piece::mask(std::int64_t row, std::int64_t first, float* scores) const {
   std::fill(scores, scores + begin, -kInfinity);
   std::fill(scores + end, scores + kTile, -kInfinity);
   if (sequence_.tree.empty()) return;
-  for (std::int64_t t = std::max<std::int64_t>(begin, sequence_.committed - first); t < end; ++t) {
-    if (!sequence_.sees(position(row), first + t - sequence_.committed)) scores[t] = -kInfinity;
+  // The window counts positions, and those of a tree's branches are not its slots.
+  const std::int64_t unseen = spec_.window > 0 ? sequence_.depth(position(row)) - spec_.window : -sequence_.committed - 1;
+  for (std::int64_t t = begin; t < end; ++t) {
+    const std::int64_t tentative = first + t - sequence_.committed;
+    const bool seen = tentative < 0 ? tentative > unseen
+                                    : sequence_.sees(position(row), tentative) && sequence_.depth(tentative) > unseen;
+    if (!seen) scores[t] = -kInfinity;
   }
 }
 

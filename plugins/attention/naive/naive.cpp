@@ -32,10 +32,12 @@ void decode_cache(const KvView& view, Cache& cache) {
   }
 }
 
-/// Whether a row sees a slot of its sequence.
+/// Whether a row sees a slot of its sequence. The window counts positions: those of a tree's branches are not its slots.
 bool visible(const AttentionSpec& spec, const StepSequence& sequence, std::int64_t row, std::int64_t slot) {
-  if (spec.window > 0 && slot <= sequence.committed + row - spec.window) return false;
-  return slot < sequence.committed || sequence.sees(row, slot - sequence.committed);
+  const std::int64_t tentative = slot - sequence.committed;
+  if (tentative >= 0 && !sequence.sees(row, tentative)) return false;
+  if (spec.window == 0) return true;
+  return (tentative < 0 ? tentative : sequence.depth(tentative)) > sequence.depth(row) - spec.window;
 }
 
 /// (N1), (N2): q k^T * scale, capped. Kept finite, so that no difference of two scores is inf - inf.
