@@ -1,50 +1,17 @@
-// The rules that tie a model's metadata and tensors together. Which tensors an architecture has, and of which shapes, is data.
+// The rules that tie a model's metadata and tensors together. Which tensors an architecture has, and of which shapes, is the table
+// of architectures.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <map>
 #include <unordered_set>
 
+#include "engine/architectures.h"
 #include "model_file.h"
 #include "utf8.h"
 
 namespace patchbay {
 namespace {
-
-// Extents are letters: E embedding, F feed-forward, Q query heads x head size, K key heads x head size, V vocabulary rows,
-// A heads x value size, W key heads x value size, R half the rotated dimensions, X experts.
-enum class Need { always, optional, dense /* without experts */, experts };
-struct TensorRule { std::string_view name, shape; Need need; };  ///< "blk.*." stands for every block
-
-constexpr TensorRule kLlamaTensors[] = {
-    {"token_embd.weight", "EV", Need::always},
-    {"output_norm.weight", "E", Need::always},
-    {"output.weight", "EV", Need::optional},  // absent: the head is the embedding
-    {"rope_freqs.weight", "R", Need::optional},
-    {"blk.*.attn_norm.weight", "E", Need::always},
-    {"blk.*.attn_q.weight", "EQ", Need::always},
-    {"blk.*.attn_k.weight", "EK", Need::always},
-    {"blk.*.attn_v.weight", "EW", Need::always},
-    {"blk.*.attn_output.weight", "AE", Need::always},
-    {"blk.*.attn_q.bias", "Q", Need::optional},
-    {"blk.*.attn_k.bias", "K", Need::optional},
-    {"blk.*.attn_v.bias", "W", Need::optional},
-    {"blk.*.attn_output.bias", "E", Need::optional},
-    {"blk.*.rope_freqs.weight", "R", Need::optional},
-    {"blk.*.ffn_norm.weight", "E", Need::always},
-    {"blk.*.ffn_gate.weight", "EF", Need::dense},
-    {"blk.*.ffn_up.weight", "EF", Need::dense},
-    {"blk.*.ffn_down.weight", "FE", Need::dense},
-    {"blk.*.ffn_gate.bias", "F", Need::optional},
-    {"blk.*.ffn_up.bias", "F", Need::optional},
-    {"blk.*.ffn_down.bias", "E", Need::optional},
-    {"blk.*.ffn_gate_inp.weight", "EX", Need::experts},
-    {"blk.*.ffn_gate_exps.weight", "EFX", Need::experts},
-    {"blk.*.ffn_up_exps.weight", "EFX", Need::experts},
-    {"blk.*.ffn_down_exps.weight", "FEX", Need::experts},
-};
-struct ArchitectureRule { std::string_view name; std::span<const TensorRule> tensors; };
-constexpr ArchitectureRule kArchitectures[] = {{"llama", kLlamaTensors}};
 
 using Extents = std::map<char, std::int64_t>;
 
@@ -57,11 +24,10 @@ class ModelCheck {
     if (has_key_of("tokenizer.")) check_tokenizer();
     if (!has_key_of("tokenizer.") && !has_model_tensors() && !has_architecture_keys()) return;
     architecture_ = file_.string("general.architecture");
+    rule_ = find_architecture(architecture_);
     if (!has_model_tensors() && !has_architecture_keys()) return;
     const Extents extents = check_sizes();
-    for (const ArchitectureRule& known : kArchitectures) {
-      if (known.name == architecture_ && has_model_tensors()) check_tensors(known.tensors, extents);
-    }
+    if (rule_ != nullptr && has_model_tensors()) check_tensors(extents);
   }
 
  private:
@@ -135,15 +101,11 @@ class ModelCheck {
   // Sizes --------------------------------------------------------------------------------------------------------------------
 
   std::string key_of(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
-  bool known_architecture() const {
-    for (const ArchitectureRule& known : kArchitectures) if (known.name == architecture_) return true;
-    return false;
-  }
   /// A count of 1 or more. An architecture that we have no table of may leave keys out, or list one entry per block: 0.
   std::int64_t count(std::string_view name, std::string_view what) const {
     const std::string key = key_of(name);
     const MetaEntry* entry = file_.find(key);
-    if (!known_architecture() && (entry == nullptr || entry->array)) return 0;
+    if (rule_ == nullptr && (entry == nullptr || entry->array)) return 0;
     const std::uint64_t value = file_.integer(key);
     if (value < 1 || value > INT32_MAX) fail(key, fmt::format("bad {} {}", what, value), "1 or more");
     return static_cast<std::int64_t>(value);
@@ -158,7 +120,7 @@ class ModelCheck {
 
   Extents check_sizes() {
     blocks_ = count("block_count", "block count");
-    count("context_length", "context length");
+    const std::int64_t context = count("context_length", "context length");
     const std::int64_t embedding = count("embedding_length", "embedding length");
     const std::int64_t heads = count("attention.head_count", "head count");
     const std::int64_t kv_heads = count_or("attention.head_count_kv", "kv head count", heads);
@@ -180,20 +142,28 @@ class ModelCheck {
     }
     check_positive("rope.freq_base", "rope base");
     check_positive("attention.layer_norm_rms_epsilon", "norm epsilon");
-    const bool has_experts = file_.maybe_integer(key_of("expert_count")).value_or(0) > 0;
+    check_positive("attention.layer_norm_epsilon", "norm epsilon");
+    const std::int64_t ffn = count("feed_forward_length", "feed-forward length");
+    const bool has_experts = (rule_ != nullptr && rule_->experts) || file_.maybe_integer(key_of("expert_count")).value_or(0) > 0;
     return {{'E', embedding},
+            {'P', context},
+            {'D', head_size},
             {'Q', heads * head_size},
             {'K', kv_heads * head_size},
             {'A', heads * value_size},
             {'W', kv_heads * value_size},
-            {'F', count("feed_forward_length", "feed-forward length")},
+            {'J', heads * head_size + kv_heads * (head_size + value_size)},
+            {'F', ffn},
+            {'G', 2 * ffn},
             {'R', rotated / 2},
-            {'X', has_experts ? count("expert_count", "expert count") : 0}};
+            {'X', has_experts ? count("expert_count", "expert count") : 0},
+            {'M', count_or("expert_feed_forward_length", "expert feed-forward length", ffn)},
+            {'S', count_or("expert_shared_feed_forward_length", "shared expert's feed-forward length", ffn)}};
   }
 
   // Tensors ------------------------------------------------------------------------------------------------------------------
 
-  void check_tensors(std::span<const TensorRule> rules, Extents extents) const {
+  void check_tensors(Extents extents) const {
     const FileTensor* embedding = file_.tensor("token_embd.weight");
     if (embedding == nullptr) fail("tensor 'token_embd.weight'", "missing tensor");
     if (embedding->shape.size() != 2) fail("tensor 'token_embd.weight'", "tensor shape mismatch", "2 dimensions");
@@ -202,12 +172,14 @@ class ModelCheck {
       fail("tokenizer.ggml.tokens", fmt::format("vocab larger than embedding: {} tokens, {} rows", vocabulary_, extents['V']));
     }
     std::unordered_set<std::string> expected;
-    for (const TensorRule& rule : rules) {
-      const bool per_block = rule.name.starts_with("blk.*");
-      for (std::int64_t block = 0; block < (per_block ? blocks_ : 1); ++block) {
-        const std::string name = per_block ? fmt::format("blk.{}{}", block, rule.name.substr(5)) : std::string(rule.name);
-        check_tensor(rule, name, extents);
-        expected.insert(name);
+    for (const auto& group : rule_->tensors) {
+      for (const TensorRule& rule : group) {
+        const bool per_block = rule.name.starts_with("blk.*");
+        for (std::int64_t block = 0; block < (per_block ? blocks_ : 1); ++block) {
+          const std::string name = per_block ? fmt::format("blk.{}{}", block, rule.name.substr(5)) : std::string(rule.name);
+          check_tensor(rule, name, extents);
+          expected.insert(name);
+        }
       }
     }
     for (const FileTensor& tensor : file_.tensors()) {
@@ -237,6 +209,7 @@ class ModelCheck {
   const ModelFile& file_;
   std::string name_;
   std::string_view architecture_;
+  const ArchitectureRule* rule_ = nullptr;  ///< null: an architecture that we have no table of
   std::size_t vocabulary_ = 0;
   std::int64_t blocks_ = 0;
 };

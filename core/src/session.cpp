@@ -50,6 +50,7 @@ struct Session::Impl {
         weights(load_weights(file, spec, config, backend->ops())),
         transformer(spec, weights, backend->ops(), *attention, *store, config.activations),
         runner(spec, transformer, *store, options.max_sequences, max_tokens) {
+    fit_to_length(spec, max_tokens);
     store->configure(kv_spec(spec, max_tokens, options.max_sequences), backend->device());
   }
 

@@ -1,103 +1,83 @@
 #include "model_spec.h"
 
-#include <cmath>
-#include <cstring>
-#include <set>
-
 namespace patchbay {
 namespace {
 
-int small(const ModelFile& file, const std::string& key) {
-  const std::uint64_t value = file.integer(key);
-  if (value > (1u << 30)) throw Error(file.path(), key + " is " + std::to_string(value), "at most 2^30");
-  return static_cast<int>(value);
+bool per_layer(const TensorPlace& place) { return place.name.find('*') != std::string::npos; }
+
+std::string filled(std::string pattern, int layer, int expert, std::string_view suffix) {
+  if (const auto star = pattern.find('*'); star != std::string::npos) pattern.replace(star, 1, std::to_string(layer));
+  if (const auto hash = pattern.find('#'); hash != std::string::npos) pattern.replace(hash, 1, std::to_string(expert));
+  return pattern.append(suffix);
 }
 
-const FileTensor& needed(const ModelFile& file, const std::string& name) {
-  const FileTensor* tensor = file.tensor(name);
-  if (!tensor) throw Error(file.path(), "tensor " + name + " is missing", "", "the file is not a whole model: fetch it again");
-  return *tensor;
-}
+enum class In { all_layers, dense_layers, expert_layers };
 
-// RoPE (Su et al. 2021): pair i turns by position * base^(-2i/dims). Llama 3 files bring divisors of these angles as a tensor.
-std::vector<float> rope_frequencies(const ModelFile& file, const std::string& arch, int dims) {
-  const double base = file.maybe_real(arch + ".rope.freq_base").value_or(10000.0);
-  const std::string kind(file.maybe_string(arch + ".rope.scaling.type").value_or("none"));
-  if (kind != "none" && kind != "linear") {
-    throw Error(file.path(), arch + ".rope.scaling.type is \"" + kind + "\", which is not computed", "none, linear");
-  }
-  const double factor = kind == "linear" ? file.real(arch + ".rope.scaling.factor") : 1.0;
-  if (!(factor > 0)) throw Error(file.path(), arch + ".rope.scaling.factor must be positive");
-  std::vector<float> frequencies(dims / 2);
-  for (int i = 0; i < dims / 2; ++i) frequencies[i] = static_cast<float>(std::pow(base, -2.0 * i / dims) / factor);
-  if (const FileTensor* divisors = file.tensor("rope_freqs.weight")) {
-    if (divisors->format != "fp32" || divisors->shape != std::vector<std::int64_t>{dims / 2}) {
-      throw Error(file.path(), "tensor rope_freqs.weight does not hold one F32 for each pair", std::to_string(dims / 2) + " values");
-    }
-    for (int i = 0; i < dims / 2; ++i) {
-      float divisor;
-      std::memcpy(&divisor, divisors->data + 4 * i, 4);
-      frequencies[i] /= divisor;
-    }
-  }
-  return frequencies;
-}
-
-// A tensor that the forward pass would ignore (a bias, a norm of q) makes another model: refuse it rather than run without it.
-void refuse_strangers(const ModelFile& file, const ModelSpec& spec) {
-  std::set<std::string> known = {"token_embd.weight", "output_norm.weight", "output.weight", "rope_freqs.weight"};
-  const LayerTensors& n = spec.names;
-  for (int layer = 0; layer < spec.layers; ++layer) {
-    for (const auto& name : {n.attention_norm, n.q, n.k, n.v, n.attention_output, n.ffn_norm, n.gate, n.up, n.down}) {
-      known.insert(block_tensor(layer, name));
-    }
-  }
-  for (const FileTensor& tensor : file.tensors()) {
-    if (!known.count(std::string(tensor.name))) {
-      throw Error(file.path(), "tensor " + std::string(tensor.name) + " has no place in architecture " + spec.architecture, "",
-                  "the model is of a kind that is not computed yet");
-    }
+In layers_with(Role role) {
+  switch (role) {
+    case Role::gate: case Role::up: case Role::down: return In::dense_layers;
+    case Role::router: case Role::expert_gate: case Role::expert_up: case Role::expert_down:
+    case Role::shared_router: case Role::shared_gate: case Role::shared_up: case Role::shared_down: return In::expert_layers;
+    default: return In::all_layers;
   }
 }
 
 }  // namespace
 
-std::string block_tensor(int layer, const std::string& name) { return "blk." + std::to_string(layer) + "." + name + ".weight"; }
-
-ModelSpec read_model_spec(const ModelFile& file) {
-  check_model(file);
-  ModelSpec spec;
-  spec.architecture = file.string("general.architecture");
-  if (spec.architecture != "llama") {
-    throw Error(file.path(), "architecture \"" + spec.architecture + "\" is not computed", "llama");
+const TensorPlace* ModelSpec::place(Role role) const {
+  for (const TensorPlace& place : places) {
+    if (place.role == role) return &place;
   }
-  const std::string arch = spec.architecture;
-  if (file.maybe_integer(arch + ".expert_count").value_or(0) > 0) {
-    throw Error(file.path(), arch + ".expert_count: mixtures of experts are not computed", "dense models");
-  }
-  spec.layers = small(file, arch + ".block_count");
-  spec.hidden = small(file, arch + ".embedding_length");
-  spec.heads = small(file, arch + ".attention.head_count");
-  spec.kv_heads = static_cast<int>(file.maybe_integer(arch + ".attention.head_count_kv").value_or(spec.heads));
-  spec.head_size = static_cast<int>(file.maybe_integer(arch + ".attention.key_length").value_or(spec.hidden / spec.heads));
-  if (file.maybe_integer(arch + ".attention.value_length").value_or(spec.head_size) != spec.head_size) {
-    throw Error(file.path(), arch + ".attention.value_length differs from the keys' length, which is not computed");
-  }
-  spec.ffn = small(file, arch + ".feed_forward_length");
-  spec.context = small(file, arch + ".context_length");
-  spec.norm_epsilon = static_cast<float>(file.real(arch + ".attention.layer_norm_rms_epsilon"));
-  spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_size));
-  spec.rope_dims = static_cast<int>(file.maybe_integer(arch + ".rope.dimension_count").value_or(spec.head_size));
-  if (spec.rope_dims > spec.head_size || spec.rope_dims % 2) {
-    throw Error(file.path(), arch + ".rope.dimension_count is " + std::to_string(spec.rope_dims),
-                "an even number up to the head size, " + std::to_string(spec.head_size));
-  }
-  spec.rope_frequencies = rope_frequencies(file, arch, spec.rope_dims);
-  spec.windows.assign(spec.layers, 0);
-  spec.vocabulary = static_cast<int>(needed(file, "token_embd.weight").shape.at(1));
-  spec.tied_head = file.tensor("output.weight") == nullptr;
-  refuse_strangers(file, spec);
-  return spec;
+  return nullptr;
 }
+
+void ModelSpec::for_each_tensor(FunctionRef<void(const TensorPlace&, int, int)> body) const {
+  for (const TensorPlace& place : places) {
+    if (!per_layer(place)) {
+      body(place, -1, 0);
+      continue;
+    }
+    const In in = layers_with(place.role);
+    const int copies = place.name.find('#') == std::string::npos ? 1 : experts.count;
+    for (int layer = 0; layer < layers; ++layer) {
+      if (in != In::all_layers && expert_layer[layer] != (in == In::expert_layers)) continue;
+      for (int expert = 0; expert < copies; ++expert) body(place, layer, expert);
+    }
+  }
+}
+
+MatrixShape matrix_shape(const ModelSpec& spec, Role role) {
+  const std::int64_t hidden = spec.hidden, size = spec.head_size, q = spec.heads * size, k = spec.kv_heads * size;
+  const Experts& experts = spec.experts;
+  switch (role) {
+    case Role::embedding: case Role::head: return {spec.vocabulary, hidden};
+    case Role::position_embedding: return {spec.context, hidden};
+    case Role::output_norm: case Role::attention_norm: case Role::attention_post_norm: case Role::ffn_norm:
+    case Role::ffn_post_norm: case Role::shared_router: return {hidden, 1};
+    case Role::q_norm: case Role::k_norm: return {size, 1};
+    case Role::q: return {q, hidden};
+    case Role::k: case Role::v: return {k, hidden};
+    case Role::attention_output: return {hidden, q};
+    case Role::gate: case Role::up: return {spec.ffn, hidden};
+    case Role::down: return {hidden, spec.ffn};
+    case Role::router: return {experts.count, hidden};
+    case Role::expert_gate: case Role::expert_up: return {experts.ffn, hidden};
+    case Role::expert_down: return {hidden, experts.ffn};
+    case Role::shared_gate: case Role::shared_up: return {experts.shared_ffn, hidden};
+    case Role::shared_down: return {hidden, experts.shared_ffn};
+  }
+  return {};
+}
+
+void fit_to_length(ModelSpec& spec, std::int64_t max_tokens) {
+  for (Rope& rope : spec.ropes) {
+    if (!rope.long_frequencies.empty() && max_tokens > rope.original_context) rope.frequencies = rope.long_frequencies;
+  }
+}
+
+std::string tensor_name(const TensorPlace& place, int layer, int expert, std::string_view suffix) {
+  return filled(place.name, layer, expert, suffix);
+}
+std::string tensor_label(const TensorPlace& place, int layer, std::string_view suffix) { return filled(place.label, layer, 0, suffix); }
 
 }  // namespace patchbay

@@ -6,7 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "engine/feed_forward.h"
 #include "engine/model_spec.h"
+#include "engine/rope.h"
 #include "engine/weights.h"
 #include "patchbay/attention.h"
 #include "patchbay/model_runner.h"
@@ -37,12 +39,18 @@ class Transformer {
   void reserve(std::int64_t rows);
   void embed(const StepPlan& plan);
   void attention_block(const StepPlan& plan, int layer);
-  void ffn_block(const StepPlan& plan, int layer);
+  void project_heads(const BlockWeights& block, int layer);
+  void norm_heads(const NormWeights& weights, View<float, 3> x);
+  void turn_heads(const StepPlan& plan, int layer);
+  void attend(const StepPlan& plan, int layer);
+  void ffn_block(int layer);
+  void normalise(View<float, 2> x, const NormWeights& weights, View<float, 2> out);
   Step finish(const StepPlan& plan);
   std::span<const KvView> views(const StepPlan& plan, int layer);
   void show_cache(const StepPlan& plan, int layer);
   void saw(std::string_view name, int layer, TensorRef tensor) { if (probe_) probe_->saw(name, layer, tensor); }
   View<float, 2> rows(const Buffer& buffer, std::int64_t cols) const { return buffer.view<float, 2>({rows_, cols}); }
+  View<float, 3> heads(const Buffer& buffer, std::int64_t n) const { return buffer.view<float, 3>({rows_, n, spec_.head_size}); }
 
   const ModelSpec& spec_;
   const ModelWeights& weights_;
@@ -50,10 +58,11 @@ class Transformer {
   Attention& attention_;
   KvStore& store_;
   Activation activation_;
-  RopeSpec rope_;
+  FeedForward feed_forward_;
+  std::vector<RotaryEmbedding> ropes_;
   Probe* probe_ = nullptr;
   std::int64_t rows_ = 0, capacity_ = 0;
-  Buffer x_, norm_, q_, k_, v_, heads_, projected_, gate_, up_;
+  Buffer x_, norm_, q_, k_, v_, heads_, projected_;
   std::vector<float> logits_, selected_;
   std::vector<KvView> views_;
   // Only for an attention that cannot read the store's layout: the cache decoded to fp32.

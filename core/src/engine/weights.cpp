@@ -1,9 +1,8 @@
 #include "weights.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
@@ -11,34 +10,24 @@
 namespace patchbay {
 namespace {
 
-std::string stem(std::string_view tensor) {
-  constexpr std::string_view kSuffix = ".weight";
-  return std::string(tensor.ends_with(kSuffix) ? tensor.substr(0, tensor.size() - kSuffix.size()) : tensor);
-}
-
-bool in_block(std::string_view tensor) { return tensor.starts_with("blk."); }
-
-std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTensor& tensor) {
-  if (tensor.format.empty()) {
-    throw Error(file.path(), "tensor " + std::string(tensor.name) + " has type " + std::string(tensor.type_name) + ", which is not computed",
-                "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0", "requantise the model to one of these");
-  }
-  return make<WeightFormat>({std::string(tensor.format), nullptr});
-}
+/// Rows [first, first + count) of a stored matrix.
+struct RowRange { std::int64_t first = 0, count = 0; };
 
 // Points a format's single part at the file's bytes.
-PackedWeight mapped(const std::shared_ptr<const ModelFile>& file, const FileTensor& tensor, const WeightFormat& format) {
+PackedWeight mapped(const std::shared_ptr<const ModelFile>& file, const FileTensor& tensor, const WeightFormat& format,
+                    RowRange range) {
   PackedWeight w;
   w.name = tensor.name;
   w.cols = tensor.shape.at(0);
-  w.rows = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
+  w.rows = range.count;
   w.storage = file;
   const auto layout = format.layout(w.rows, w.cols);
-  if (layout.size() != 1 || layout[0].bytes() != tensor.bytes) {
+  const std::int64_t all_rows = rows_of(tensor), row_bytes = tensor.bytes / std::max<std::int64_t>(all_rows, 1);
+  if (layout.size() != 1 || layout[0].bytes() != row_bytes * w.rows || range.first + range.count > all_rows) {
     throw Error(file->path(), "tensor " + w.name + " does not have the bytes that format " + format.label() + " lays out");
   }
   TensorRef part;
-  part.data = const_cast<std::byte*>(tensor.data);
+  part.data = const_cast<std::byte*>(tensor.data + range.first * row_bytes);
   part.dtype = layout[0].dtype;
   part.rank = static_cast<int>(layout[0].shape.size());
   std::int64_t step = 1;
@@ -51,51 +40,123 @@ PackedWeight mapped(const std::shared_ptr<const ModelFile>& file, const FileTens
   return w;
 }
 
-Buffer load_norm(const ModelFile& file, const std::string& name, int size, Device& device) {
-  const FileTensor* tensor = file.tensor(name);
-  if (!tensor || tensor->format != "fp32" || tensor->bytes != 4 * static_cast<std::int64_t>(size)) {
-    throw Error(file.path(), "tensor " + name + " is missing or not F32 of " + std::to_string(size));
-  }
-  Buffer norm = device.allocate(tensor->bytes);
-  std::memcpy(norm.data(), tensor->data, static_cast<std::size_t>(tensor->bytes));
-  return norm;
-}
-
-WeightView view_of(const Linear& linear) {
-  const auto decode = [&linear](std::int64_t first_row, View<float, 2> out) { linear.format->decode(linear.packed, first_row, out); };
-  return {linear.packed.name, linear.format->label(), linear.packed.rows, linear.packed.cols, linear.packed.parts[0].data, decode};
-}
-
-WeightView view_of(const Buffer& norm, const std::string& name) {
-  const auto values = norm.view<const float, 1>({norm.size() / bytes_of(DType::f32)});
-  const auto copy = [values](std::int64_t, View<float, 2> out) { std::copy_n(values.data, out.size(), out.data); };
-  return {name, "fp32", 1, values.shape[0], values.data, copy};
-}
-
 /// Loads one matrix after the other and keeps the books.
 class Loader {
  public:
-  Loader(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, const WeightPlan& plan, Ops& ops)
-      : file_(file), config_(config), plan_(plan), ops_(ops) {}
+  Loader(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config, const WeightPlan& plan,
+         Ops& ops)
+      : file_(file), spec_(spec), config_(config), plan_(plan), ops_(ops) {}
 
-  Linear matrix(const std::string& name) {
-    const FileTensor* tensor = file_->tensor(name);
-    if (!tensor) throw Error(file_->path(), "tensor " + name + " is missing");
+  /// The matrix of a role, with its bias where the file has one; empty when the model has no such role.
+  Linear matrix(Role role, int layer = -1, int expert = 0) {
+    const TensorPlace* place = spec_.place(role);
+    if (!place) return {};
+    const std::string label = tensor_label(*place, layer);
+    const FileTensor& tensor = stored(tensor_name(*place, layer, expert));
+    const RowRange range = range_of(role, *place, tensor, expert);
     Linear linear;
-    linear.format = stored_format(*file_, *tensor);
-    linear.packed = mapped(file_, *tensor, *linear.format);
-    const WeightPlan::Choice& choice = plan_.choice(name);
+    linear.format = stored_format(*file_, tensor);
+    if (place->transposed) {
+      transpose(linear, tensor, range);
+    } else {
+      linear.packed = mapped(file_, tensor, *linear.format, range);
+    }
+    linear.packed.name = label + part_of(*place, tensor, range, expert);
+    const WeightPlan::Choice& choice = plan_.choice(label);
     if (choice.format) quantize(linear, choice);
     linear.kernel = linear.format->prepare(linear.packed, ops_, config_.activations);
+    const std::string bias = tensor_name(*place, layer, expert, ".bias");
+    if (place->needs_bias || file_->tensor(bias)) linear.bias = vector(bias, range.first, range.count);
     count(linear, choice.format != nullptr);
-    paths.push_back({name, linear.format->label(), linear.kernel->path()});
+    // A tensor in several parts (experts; q, k and v in one) is one line of the record.
+    if (listed_.insert(label).second) paths.push_back({label, linear.format->label(), linear.kernel->path()});
     return linear;
+  }
+
+  FeedForwardWeights feed_forward(Role gate, Role up, Role down, int layer, int expert = 0) {
+    return {matrix(gate, layer, expert), matrix(up, layer, expert), matrix(down, layer, expert)};
+  }
+
+  NormWeights norm(Role role, std::int64_t size, int layer = -1) {
+    const TensorPlace* place = spec_.place(role);
+    if (!place) return {};
+    NormWeights norm;
+    norm.weight = vector(tensor_name(*place, layer), 0, size);
+    const auto values = norm.weight.view<float, 1>({size});
+    for (std::int64_t i = 0; i < size; ++i) values[i] += spec_.norm_offset;
+    if (spec_.norm == Norm::layer) norm.bias = vector(tensor_name(*place, layer, 0, ".bias"), 0, size);
+    return norm;
+  }
+
+  Buffer vector(Role role, std::int64_t size, int layer) {
+    const TensorPlace* place = spec_.place(role);
+    return place ? vector(tensor_name(*place, layer), 0, size) : Buffer();
   }
 
   WeightSizes sizes;
   std::vector<TensorPath> paths;
 
  private:
+  const FileTensor& stored(const std::string& name) const {
+    const FileTensor* tensor = file_->tensor(name);
+    if (!tensor) throw Error(file_->path(), "tensor " + name + " is missing");
+    return *tensor;
+  }
+
+  /// The rows that a role has of a tensor. @throws Error unless they are as many and as long as the model wants.
+  RowRange range_of(Role role, const TensorPlace& place, const FileTensor& tensor, int expert) const {
+    const bool stacked = place.name.find('#') == std::string::npos;  // all experts in one tensor
+    const std::int64_t outputs = place.transposed ? tensor.shape.at(0) : rows_of(tensor);
+    const std::int64_t inputs = place.transposed ? rows_of(tensor) : tensor.shape.at(0);
+    const std::int64_t rows = place.rows > 0 ? place.rows : outputs;
+    const RowRange range{place.first_row + (stacked ? expert * rows : 0), rows};
+    const MatrixShape wanted = matrix_shape(spec_, role);
+    if (rows != wanted.rows || inputs != wanted.cols || range.first + rows > outputs) {
+      throw Error(file_->path(),
+                  "tensor " + std::string(tensor.name) + " is " + std::to_string(outputs) + " x " + std::to_string(inputs),
+                  std::to_string(wanted.rows) + " x " + std::to_string(wanted.cols) +
+                      (place.rows > 0 ? " from row " + std::to_string(range.first) : ""));
+    }
+    return range;
+  }
+
+  /// "[64:96]" or "[expert 3]" for a part of a tensor.
+  static std::string part_of(const TensorPlace& place, const FileTensor& tensor, RowRange range, int expert) {
+    if (place.name.find('#') != std::string::npos) return "[expert " + std::to_string(expert) + "]";
+    const std::int64_t all = place.transposed ? tensor.shape.at(0) : rows_of(tensor);
+    return range.count == all ? "" : "[" + std::to_string(range.first) + ":" + std::to_string(range.first + range.count) + "]";
+  }
+
+  /// `size` values of a tensor from `first` on, in fp32.
+  Buffer vector(const std::string& name, std::int64_t first, std::int64_t size) {
+    const FileTensor& tensor = stored(name);
+    const std::int64_t rows = rows_of(tensor), cols = tensor.shape.at(0);
+    if (first + size > rows * cols)
+      throw Error(file_->path(), "tensor " + name + " has fewer than " + std::to_string(first + size) + " values");
+    const auto format = stored_format(*file_, tensor);
+    std::vector<float> all(static_cast<std::size_t>(rows * cols));
+    format->decode(mapped(file_, tensor, *format, {0, rows}), 0, View<float, 2>(all.data(), {rows, cols}));
+    Buffer buffer = ops_.device().allocate(size * bytes_of(DType::f32));
+    std::memcpy(buffer.data(), all.data() + first, static_cast<std::size_t>(buffer.size()));
+    sizes.parameters += size;
+    sizes.weights_bytes += buffer.size();
+    return buffer;
+  }
+
+  /// Rows of the transpose of what the file holds, in fp32.
+  void transpose(Linear& linear, const FileTensor& tensor, RowRange range) {
+    const std::int64_t inputs = rows_of(tensor), outputs = tensor.shape.at(0);
+    std::vector<float> values(static_cast<std::size_t>(inputs * outputs));
+    linear.format->decode(mapped(file_, tensor, *linear.format, {0, inputs}), 0,
+                          View<float, 2>(values.data(), {inputs, outputs}));
+    linear.format = make<WeightFormat>({"fp32", nullptr});
+    linear.packed = linear.format->allocate({}, range.count, inputs, ops_.device());
+    const auto out = linear.packed.parts.at(0).as<float, 2>();
+    for (std::int64_t r = 0; r < range.count; ++r) {
+      for (std::int64_t c = 0; c < inputs; ++c) out(r, c) = values[c * outputs + range.first + r];
+    }
+  }
+
   void quantize(Linear& linear, const WeightPlan::Choice& choice) {
     const std::int64_t rows = linear.packed.rows, cols = linear.packed.cols;
     std::vector<float> values(static_cast<std::size_t>(rows * cols));
@@ -126,107 +187,55 @@ class Loader {
   }
 
   const std::shared_ptr<const ModelFile>& file_;
+  const ModelSpec& spec_;
   const RunConfig& config_;
   const WeightPlan& plan_;
   Ops& ops_;
+  std::set<std::string> listed_;  ///< in paths
   double quantized_bits_ = 0;
 };
 
+BlockWeights load_block(Loader& loader, const ModelSpec& spec, int layer) {
+  BlockWeights block;
+  block.attention_norm = loader.norm(Role::attention_norm, spec.hidden, layer);
+  block.q_norm = loader.norm(Role::q_norm, spec.head_size, layer);
+  block.k_norm = loader.norm(Role::k_norm, spec.head_size, layer);
+  block.attention_post_norm = loader.norm(Role::attention_post_norm, spec.hidden, layer);
+  block.ffn_norm = loader.norm(Role::ffn_norm, spec.hidden, layer);
+  block.ffn_post_norm = loader.norm(Role::ffn_post_norm, spec.hidden, layer);
+  block.q = loader.matrix(Role::q, layer);
+  block.k = loader.matrix(Role::k, layer);
+  block.v = loader.matrix(Role::v, layer);
+  block.attention_output = loader.matrix(Role::attention_output, layer);
+  if (!spec.expert_layer[layer]) {
+    block.ffn = loader.feed_forward(Role::gate, Role::up, Role::down, layer);
+    return block;
+  }
+  block.router = loader.matrix(Role::router, layer);
+  for (int expert = 0; expert < spec.experts.count; ++expert) {
+    block.experts.push_back(loader.feed_forward(Role::expert_gate, Role::expert_up, Role::expert_down, layer, expert));
+  }
+  block.shared = loader.feed_forward(Role::shared_gate, Role::shared_up, Role::shared_down, layer);
+  block.shared_router = loader.vector(Role::shared_router, spec.hidden, layer);
+  return block;
+}
+
 }  // namespace
 
-WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunConfig& config) {
-  const auto made = [](const WeightRule& rule) {
-    Choice choice;
-    choice.quantizer = make<Quantizer>(rule.quantizer);
-    if (!choice.quantizer->keeps_stored()) choice.format = make<WeightFormat>(rule.format);
-    if (choice.quantizer->needs() != Needs::nothing) {
-      throw Error("weights.quantizer", rule.quantizer.type + " needs calibration, which this engine does not run", "none, rtn");
-    }
-    return choice;
-  };
-  const Choice by_default = made(config.weights);
-  std::vector<Choice> by_rule;
-  for (const WeightRule& rule : config.rules) by_rule.push_back(made(rule));
-  std::vector<bool> used(config.rules.size());
-  for (const FileTensor& tensor : file.tensors()) {
-    if (tensor.shape.size() != 2) continue;
-    matrices_.push_back(&tensor);
-    const std::string name(tensor.name), short_name = stem(tensor.name);
-    Choice& choice = choices_[name];
-    if (in_block(name) || config.quantize_all) choice = by_default;
-    for (std::size_t i = config.rules.size(); i-- > 0;) {  // backwards, so that the first rule has the last word
-      if (fnmatch(config.rules[i].match.c_str(), short_name.c_str(), 0) != 0) continue;
-      used[i] = true;
-      choice = by_rule[i];
-    }
-  }
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    if (used[i]) continue;
-    throw Error("weights.rules[" + std::to_string(i) + "].match", "\"" + config.rules[i].match + "\" matches no weight of the model",
-                "names such as blk.0.attn_q, *.ffn_down, token_embd (layers 0 to " + std::to_string(spec.layers - 1) + ")");
-  }
-}
-
-const WeightPlan::Choice& WeightPlan::choice(const std::string& tensor) const {
-  static const Choice kStored;
-  const auto found = choices_.find(tensor);
-  return found == choices_.end() ? kStored : found->second;
-}
-
-void check_weights(const ModelFile& file, const WeightPlan& plan) {
-  for (const FileTensor* tensor : plan.matrices()) {
-    const auto stored = stored_format(file, *tensor);
-    const auto& wanted = plan.choice(std::string(tensor->name)).format;
-    try {
-      (wanted ? *wanted : *stored).layout(tensor->shape[1], tensor->shape[0]);
-    } catch (const Error& error) {
-      throw error.at("tensor " + std::string(tensor->name));
-    }
-  }
-}
-
-std::vector<WeightView> weight_views(const ModelWeights& weights, const ModelSpec& spec) {
-  std::vector<WeightView> views = {view_of(weights.embedding)};
-  for (std::size_t layer = 0; layer < weights.blocks.size(); ++layer) {
-    const BlockWeights& block = weights.blocks[layer];
-    views.push_back(view_of(block.attention_norm, block_tensor(static_cast<int>(layer), spec.names.attention_norm)));
-    for (const Linear* linear : {&block.q, &block.k, &block.v, &block.attention_output}) views.push_back(view_of(*linear));
-    views.push_back(view_of(block.ffn_norm, block_tensor(static_cast<int>(layer), spec.names.ffn_norm)));
-    for (const Linear* linear : {&block.gate, &block.up, &block.down}) views.push_back(view_of(*linear));
-  }
-  views.push_back(view_of(weights.output_norm, "output_norm.weight"));
-  if (!spec.tied_head) views.push_back(view_of(weights.head));
-  return views;
-}
-
-ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config, Ops& ops) {
+ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
+                          Ops& ops) {
   const WeightPlan plan(*file, spec, config);
   check_weights(*file, plan);
-  Loader loader(file, config, plan, ops);
+  Loader loader(file, spec, config, plan, ops);
   ModelWeights weights;
-  weights.embedding = loader.matrix("token_embd.weight");
-  if (!spec.tied_head) weights.head = loader.matrix("output.weight");
-  weights.output_norm = load_norm(*file, "output_norm.weight", spec.hidden, ops.device());
-  const LayerTensors& n = spec.names;
-  for (int layer = 0; layer < spec.layers; ++layer) {
-    BlockWeights block;
-    const auto matrix = [&](const std::string& name) { return loader.matrix(block_tensor(layer, name)); };
-    block.attention_norm = load_norm(*file, block_tensor(layer, n.attention_norm), spec.hidden, ops.device());
-    block.ffn_norm = load_norm(*file, block_tensor(layer, n.ffn_norm), spec.hidden, ops.device());
-    block.q = matrix(n.q);
-    block.k = matrix(n.k);
-    block.v = matrix(n.v);
-    block.attention_output = matrix(n.attention_output);
-    block.gate = matrix(n.gate);
-    block.up = matrix(n.up);
-    block.down = matrix(n.down);
-    weights.blocks.push_back(std::move(block));
-  }
+  weights.embedding = loader.matrix(Role::embedding);
+  weights.position_embedding = loader.matrix(Role::position_embedding);
+  weights.head = loader.matrix(Role::head);
+  weights.output_norm = loader.norm(Role::output_norm, spec.hidden);
+  for (int layer = 0; layer < spec.layers; ++layer) weights.blocks.push_back(load_block(loader, spec, layer));
   weights.sizes = loader.sizes;
-  const std::int64_t norms = static_cast<std::int64_t>(spec.hidden) * (2 * spec.layers + 1);
-  weights.sizes.parameters += norms;
-  weights.sizes.weights_bytes += 4 * norms;
-  weights.sizes.bits_per_weight = 8.0 * static_cast<double>(weights.sizes.weights_bytes) / static_cast<double>(weights.sizes.parameters);
+  weights.sizes.bits_per_weight =
+      8.0 * static_cast<double>(weights.sizes.weights_bytes) / static_cast<double>(weights.sizes.parameters);
   weights.paths = std::move(loader.paths);
   file->release_pages();
   return weights;

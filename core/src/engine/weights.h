@@ -19,24 +19,36 @@ class Quantizer;
 struct Linear {
   PackedWeight packed;
   std::shared_ptr<WeightFormat> format;
-  std::unique_ptr<LinearKernel> kernel;  ///< null for an embedding that is only looked up
+  std::unique_ptr<LinearKernel> kernel;  ///< null for a role that the model lacks
+  Buffer bias;                           ///< (rows) fp32, or empty
 };
 
+/// (size) fp32 each; empty for a role that the model lacks.
+struct NormWeights { Buffer weight, bias; };
+
+/// A feed-forward part: down(act(gate(x)) * up(x)); without a gate, down(act(up(x))).
+struct FeedForwardWeights { Linear gate, up, down; };
+
 struct BlockWeights {
-  Buffer attention_norm, ffn_norm;  ///< (hidden) fp32
-  Linear q, k, v, attention_output, gate, up, down;
+  NormWeights attention_norm, q_norm, k_norm, attention_post_norm, ffn_norm, ffn_post_norm;
+  Linear q, k, v, attention_output;
+  FeedForwardWeights ffn, shared;           ///< empty where experts stand in its place; shared: the expert of all tokens
+  std::vector<FeedForwardWeights> experts;
+  Linear router;
+  Buffer shared_router;                     ///< (hidden) fp32
 };
 
 struct ModelWeights {
-  Linear embedding, head;           ///< head is empty when tied: the embedding's kernel serves
-  Buffer output_norm;
+  Linear embedding, position_embedding, head;  ///< head is empty when tied: the embedding's kernel serves
+  NormWeights output_norm;
   std::vector<BlockWeights> blocks;
   std::vector<TensorPath> paths;
   WeightSizes sizes;
 };
 
-/// Which quantizer and format each tensor gets: the first rule that matches its name, else the default for the blocks' linear
-/// layers. One object per distinct choice. @throws Error when a rule matches no tensor.
+/// Which quantizer and format each tensor gets: the first rule that matches its label, else the default for the blocks' linear
+/// layers (but for routers: a token sent to another expert costs more than these few bytes save). One object per distinct
+/// choice. @throws Error when a rule matches no tensor.
 class WeightPlan {
  public:
   WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunConfig& config);
@@ -44,14 +56,26 @@ class WeightPlan {
     std::shared_ptr<Quantizer> quantizer;
     std::shared_ptr<WeightFormat> format;  ///< null: as stored
   };
-  const Choice& choice(const std::string& tensor) const;
-  /// Tensors that are multiplied (or looked up), in file order.
-  const std::vector<const FileTensor*>& matrices() const { return matrices_; }
+  /// `label`: see TensorPlace.
+  const Choice& choice(const std::string& label) const;
+  /// A stored matrix R x C; fused and stacked ones as a whole.
+  struct Matrix {
+    std::string label;
+    const FileTensor* tensor = nullptr;
+    std::int64_t rows = 0, cols = 0;
+  };
+  /// All that are multiplied or looked up.
+  const std::vector<Matrix>& matrices() const { return matrices_; }
 
  private:
   std::map<std::string, Choice> choices_;
-  std::vector<const FileTensor*> matrices_;
+  std::vector<Matrix> matrices_;
 };
+
+/// The format that a tensor is stored in. @throws Error where it is not computed with.
+std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTensor& tensor);
+/// Of a stored tensor seen as a matrix whose rows are as long as its first extent.
+std::int64_t rows_of(const FileTensor& tensor);
 
 /// @throws Error naming tensor and rule where a format cannot hold a shape, before any weight is read.
 void check_weights(const ModelFile& file, const WeightPlan& plan);

@@ -77,15 +77,15 @@ void run_prompt(Session& session, std::span<const Token> prompt, Probe& probe) {
 
 /// The tensor that an operation multiplies with, "" for those that have none.
 std::string weight_of(const TraceEntry& entry, const ModelSpec& spec) {
-  if (entry.operation == "embedding") return "token_embd.weight";
-  if (entry.operation == "final_norm") return "output_norm.weight";
-  if (entry.operation == "logits") return spec.tied_head ? "token_embd.weight" : "output.weight";
-  const LayerTensors& n = spec.names;
-  const std::pair<std::string_view, const std::string&> applied[] = {
-      {"attention_norm", n.attention_norm}, {"q", n.q}, {"k", n.k}, {"v", n.v}, {"attention_output", n.attention_output},
-      {"ffn_norm", n.ffn_norm}, {"ffn_gate", n.gate}, {"ffn_up", n.up}, {"ffn_output", n.down}};
-  for (const auto& [operation, tensor] : applied)
-    if (operation == entry.operation) return block_tensor(entry.layer, tensor);
+  const std::pair<std::string_view, Role> applied[] = {
+      {"embedding", Role::embedding}, {"attention_norm", Role::attention_norm}, {"q", Role::q}, {"k", Role::k}, {"v", Role::v},
+      {"attention_output", Role::attention_output}, {"ffn_norm", Role::ffn_norm}, {"ffn_router", Role::router}, {"ffn_gate", Role::gate},
+      {"ffn_up", Role::up}, {"ffn_output", Role::down}, {"final_norm", Role::output_norm},
+      {"logits", spec.tied_head ? Role::embedding : Role::head}};
+  for (const auto& [operation, role] : applied) {
+    const TensorPlace* place = operation == entry.operation ? spec.place(role) : nullptr;
+    if (place) return tensor_label(*place, entry.layer);
+  }
   return {};
 }
 

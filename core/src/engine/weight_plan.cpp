@@ -1,0 +1,98 @@
+// Which quantizer and format each tensor of a run gets.
+#include <fnmatch.h>
+
+#include <set>
+
+#include "patchbay/plugin.h"
+#include "patchbay/quantizer.h"
+#include "weights.h"
+
+namespace patchbay {
+namespace {
+
+std::string stem(std::string_view tensor) {
+  constexpr std::string_view kSuffix = ".weight";
+  return std::string(tensor.ends_with(kSuffix) ? tensor.substr(0, tensor.size() - kSuffix.size()) : tensor);
+}
+
+/// Stays as stored unless a rule names it: what is no linear layer of a block, and the routers (a token sent to another expert
+/// costs more than their few bytes). With `all` embedding and head are quantised too.
+bool kept_by_default(Role role, bool all) {
+  return role == Role::position_embedding || role == Role::router || role == Role::shared_router ||
+         (!all && (role == Role::embedding || role == Role::head));
+}
+
+}  // namespace
+
+std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTensor& tensor) {
+  if (tensor.format.empty()) {
+    throw Error(file.path(),
+                "tensor " + std::string(tensor.name) + " has type " + std::string(tensor.type_name) + ", which is not computed",
+                "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0", "requantise the model to one of these");
+  }
+  return make<WeightFormat>({std::string(tensor.format), nullptr});
+}
+
+std::int64_t rows_of(const FileTensor& tensor) {
+  std::int64_t rows = 1;
+  for (std::size_t i = 1; i < tensor.shape.size(); ++i) rows *= tensor.shape[i];
+  return rows;
+}
+
+WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunConfig& config) {
+  const auto made = [](const WeightRule& rule) {
+    Choice choice;
+    choice.quantizer = make<Quantizer>(rule.quantizer);
+    if (!choice.quantizer->keeps_stored()) choice.format = make<WeightFormat>(rule.format);
+    if (choice.quantizer->needs() != Needs::nothing) {
+      throw Error("weights.quantizer", rule.quantizer.type + " needs calibration, which this engine does not run", "none, rtn");
+    }
+    return choice;
+  };
+  const Choice by_default = made(config.weights);
+  std::vector<Choice> by_rule;
+  for (const WeightRule& rule : config.rules) by_rule.push_back(made(rule));
+  std::vector<bool> used(config.rules.size());
+  std::set<const FileTensor*> seen;
+  spec.for_each_tensor([&](const TensorPlace& place, int layer, int expert) {
+    const FileTensor* tensor = file.tensor(tensor_name(place, layer, expert));
+    if (!tensor) throw Error(file.path(), "tensor " + tensor_name(place, layer, expert) + " is missing");
+    if (tensor->shape.size() < 2 || !seen.insert(tensor).second) return;  // a norm, or another part of a fused tensor
+    const std::string label = tensor_label(place, layer), short_name = stem(label);
+    const std::int64_t rows = rows_of(*tensor), cols = tensor->shape[0];
+    matrices_.push_back({label, tensor, place.transposed ? cols : rows, place.transposed ? rows : cols});
+    Choice& choice = choices_[label];
+    if (!kept_by_default(place.role, config.quantize_all)) choice = by_default;
+    for (std::size_t i = config.rules.size(); i-- > 0;) {  // backwards, so that the first rule has the last word
+      if (fnmatch(config.rules[i].match.c_str(), short_name.c_str(), 0) != 0) continue;
+      used[i] = true;
+      choice = by_rule[i];
+    }
+  });
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (used[i]) continue;
+    throw Error("weights.rules[" + std::to_string(i) + "].match",
+                "\"" + config.rules[i].match + "\" matches no weight of the model",
+                "names such as blk.0.attn_q, *.ffn_down, token_embd (layers 0 to " + std::to_string(spec.layers - 1) + ")");
+  }
+}
+
+const WeightPlan::Choice& WeightPlan::choice(const std::string& tensor) const {
+  static const Choice kStored;
+  const auto found = choices_.find(tensor);
+  return found == choices_.end() ? kStored : found->second;
+}
+
+void check_weights(const ModelFile& file, const WeightPlan& plan) {
+  for (const WeightPlan::Matrix& matrix : plan.matrices()) {
+    const auto stored = stored_format(file, *matrix.tensor);
+    const auto& wanted = plan.choice(matrix.label).format;
+    try {
+      (wanted ? *wanted : *stored).layout(matrix.rows, matrix.cols);
+    } catch (const Error& error) {
+      throw error.at("tensor " + matrix.label);
+    }
+  }
+}
+
+}  // namespace patchbay
