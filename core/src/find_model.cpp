@@ -1,4 +1,5 @@
 // From `--model NAME` to a file: configs/models/NAME.yaml says what the file is called, how large it is and where it comes from.
+// The file lies in the user's cache, beside its description, or, for a model that comes with patchbay, in data/NAME.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -73,7 +74,8 @@ std::string described_file(const fs::path& description_path, const std::string& 
   const fs::path file = scalar(description, shown, "file");
   if (file.empty() || file != file.filename()) throw Error(fmt::format("{}: file", shown), "must be a name without folders");
   const std::string fetch = fmt::format("scripts/fetch_model.sh {}", name);
-  const fs::path places[] = {cache_folder() / file, description_path.parent_path() / file};
+  const fs::path models = description_path.parent_path(), root = models.parent_path().parent_path();
+  const fs::path places[] = {cache_folder() / file, models / file, root / "data" / name / file};
   for (const fs::path& place : places) {
     if (!fs::is_regular_file(place)) continue;
     const std::uintmax_t bytes = fs::file_size(place), stated = stated_bytes(description, shown);

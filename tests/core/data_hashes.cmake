@@ -1,5 +1,5 @@
-# cmake -DFOLDER=<data> -P data_hashes.cmake: fails when a text and the hash that the folder's README states differ, or when a
-# text has none. Results are only comparable while the texts stay as they are.
+# cmake -DFOLDER=<data> -P data_hashes.cmake: fails when a text or model and the hash that the folder's README states differ, or
+# when one has none. Results are only comparable while the texts stay as they are.
 cmake_minimum_required(VERSION 3.25)
 file(STRINGS ${FOLDER}/README.md rows REGEX "^\\| `[^`]+` \\|.*`[0-9a-f]+` \\|$")
 set(stated "")
@@ -10,14 +10,14 @@ foreach(row IN LISTS rows)
   list(APPEND stated ${name})
   file(SHA256 ${FOLDER}/${name} found)
   if(NOT found STREQUAL expected)
-    message(SEND_ERROR "${name}: sha256 ${found}; data/README.md states ${expected}")
+    message(SEND_ERROR "${name}: sha256 ${found}; ${FOLDER}/README.md states ${expected}")
   endif()
 endforeach()
-file(GLOB texts RELATIVE ${FOLDER} ${FOLDER}/*.txt ${FOLDER}/*.jsonl)
+file(GLOB texts RELATIVE ${FOLDER} ${FOLDER}/*.txt ${FOLDER}/*.jsonl ${FOLDER}/*.gguf)
 foreach(name IN LISTS texts)
   if(NOT name IN_LIST stated)
-    message(SEND_ERROR "${name}: data/README.md states no hash for it")
+    message(SEND_ERROR "${name}: ${FOLDER}/README.md states no hash for it")
   endif()
 endforeach()
 list(LENGTH stated count)
-message(STATUS "${count} texts checked")
+message(STATUS "${count} files checked")

@@ -45,12 +45,16 @@ class Place {
 
 }  // namespace
 
-TEST_CASE("a name leads to the file in the cache, or beside its description") {
+TEST_CASE("a name leads to the file in the cache, beside its description, or in data/") {
   const Place place;
   place.describe("file: mine.gguf\nbytes: 5\n");
   CHECK_THROWS_WITH(find_model("mine"), Catch::Contains("mine.gguf is not in") && Catch::Contains("scripts/fetch_model.sh mine"));
   place.write("configs/models/mine.gguf", "12345");
   CHECK(find_model("mine") == "configs/models/mine.gguf");
+  fs::remove("configs/models/mine.gguf");
+  fs::create_directories("data/mine");
+  place.write("data/mine/mine.gguf", "12345");
+  CHECK(find_model("mine") == "data/mine/mine.gguf");
   place.write(place.cache() / "mine.gguf", "12345");
   CHECK(find_model("mine") == (place.cache() / "mine.gguf").string());
   place.write(place.cache() / "mine.gguf", "1234");
@@ -88,4 +92,10 @@ TEST_CASE("the description of the quick start's model is found from anywhere") {
   const std::string model = test::smollm2_path();
   PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
   CHECK(find_model("smollm2-135m") == model);
+}
+
+TEST_CASE("the model that comes with patchbay is found from anywhere") {
+  const Place place;
+  const std::string model = test::source_path("data/tiny-shakespeare/tiny-shakespeare-f16.gguf");
+  CHECK(fs::equivalent(find_model("tiny-shakespeare"), model));
 }

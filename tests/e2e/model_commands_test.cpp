@@ -92,30 +92,46 @@ TEST_CASE("inspect and tokenize on the real model") {
   CHECK(patchbay_run("tokenize --model smollm2-135m").code == 1);
 }
 
+TEST_CASE("inspect, tokenize and generate on the model that comes with patchbay") {
+  const json facts = json::parse(patchbay_run("inspect tiny-shakespeare --json --tensors").out);
+  CHECK(facts["architecture"] == "llama");
+  CHECK(facts["parameters"] == 3279104);
+  CHECK(facts["tensors"].size() == 38);
+  CHECK(facts["tokenizer"]["tokens"] == "1024 values");
+  CHECK(json::parse(patchbay_run("tokenize --model tiny-shakespeare --json --add-special ''").out)["tokens"] == json({0}));
+  const std::string generate = "generate --model tiny-shakespeare --prompt 'ROMEO:' --max-tokens 8 --json activations=fp32 ";
+  const json one = json::parse(patchbay_run(generate + "decoder=greedy").out);
+  CHECK(one["tokens"].size() == 8);
+  CHECK(json::parse(patchbay_run(generate + "attention=naive kv_store=paged decoder.type=speculative decoder.drafter=lookup").out)["tokens"] == one["tokens"]);
+}
+
 TEST_CASE("one prompt at a time; a dry run says where its results would go") {
-  const std::string model = test::smollm2_path();
-  PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
   const File text("prompt.txt", "Hello");
-  const Result two = patchbay_run("generate --model smollm2-135m --max-tokens 1 --prompt a --prompt-file " + text.path());
+  const Result two = patchbay_run("generate --model tiny-shakespeare --max-tokens 1 --prompt a --prompt-file " + text.path());
   CHECK(two.code == 1);
   CHECK_THAT(two.out, Catch::Contains("--prompt-file: given beside another prompt"));
-  CHECK_THAT(patchbay_run("logits --model smollm2-135m --prompt a --tokens 1").out, Catch::Contains("one of --prompt"));
-  const std::string quickstart = "run " + test::source_path("configs/quickstart.yaml") + " --dry-run ";
+  CHECK_THAT(patchbay_run("logits --model tiny-shakespeare --prompt a --tokens 1").out, Catch::Contains("one of --prompt"));
+  const std::string quickstart = "run " + test::source_path("configs/quickstart_offline.yaml") + " --dry-run ";
   CHECK_THAT(patchbay_run(quickstart + "--out results/elsewhere").out, Catch::Contains("into results/elsewhere\n"));
   const Result large = patchbay_run(quickstart + "evaluation.window=9000");
   CHECK(large.code == 1);
-  CHECK_THAT(large.out, Catch::Contains("evaluation.window: 9000 tokens do not fit") && Catch::Contains("at most 8192"));
+  CHECK_THAT(large.out, Catch::Contains("evaluation.window: 9000 tokens do not fit") && Catch::Contains("at most 512"));
 }
 
 TEST_CASE("a prompt has the model's whole context, and one token more is refused by both numbers") {
+  std::string text;
+  for (int i = 0; i < 513; ++i) text += i == 0 ? "1" : " 1";  // at least one token each
+  const File longer("longer.txt", text);
+  const Result refused = patchbay_run("generate --model tiny-shakespeare --prompt-file " + longer.path());
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.out, Catch::Contains("--prompt: has ") && Catch::Contains("at most 512, the model's context"));
+  const Result filled = patchbay_run("generate --model tiny-shakespeare --prompt 'What is' --max-tokens 99999 --json");
+  CHECK(json::parse(filled.out)["finish"] == "length");
+}
+
+TEST_CASE("generation ends at the model's own end of a text") {
   const std::string model = test::smollm2_path();
   PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
-  std::string text;
-  for (int i = 0; i < 8193; ++i) text += i == 0 ? "1" : " 1";  // at least one token each
-  const File longer("longer.txt", text);
-  const Result refused = patchbay_run("generate --model smollm2-135m --prompt-file " + longer.path());
-  CHECK(refused.code == 1);
-  CHECK_THAT(refused.out, Catch::Contains("--prompt: has ") && Catch::Contains("at most 8192, the model's context"));
-  const Result fits = patchbay_run("generate --model smollm2-135m --prompt 'What is' --max-tokens 99999 --json");  // ends by itself
+  const Result fits = patchbay_run("generate --model smollm2-135m --prompt 'What is' --max-tokens 99999 --json");
   CHECK(json::parse(fits.out)["finish"] == "stop");
 }

@@ -109,6 +109,19 @@ class FetchModel(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("2 files are called tiny.gguf (or .part00 and on)", result.stderr)
 
+    def test_a_model_of_the_repository_is_only_checked(self):
+        own = self.root / "data" / "tiny" / "tiny.gguf"
+        own.parent.mkdir(parents=True)
+        own.write_bytes(CONTENT)
+        config = self.root / "configs" / "models" / "tiny.yaml"
+        config.write_text(config.read_text().replace('"tiny-model==1.0"', "repository # as it comes"))
+        self.assertEqual(self.fetch().returncode, 0)
+        own.write_bytes(CONTENT[:-1] + b"?")
+        damaged = self.fetch()
+        self.assertEqual(damaged.returncode, 1)
+        self.assertIn("git checkout -- data/tiny", damaged.stderr)
+        self.assertFalse(self.model.exists())
+
     def test_an_unknown_name_lists_the_known_ones(self):
         result = self.fetch("tinny")
         self.assertEqual(result.returncode, 1)

@@ -48,7 +48,9 @@ class Installed(unittest.TestCase):
         self.assertIn("greedy", output)
         self.assertNotIn("refused", output)
         code, output = run(PREFIX / "bin/patchbay", "inspect", "no-such-model")
-        self.assertIn("smollm2-135m", output)
+        self.assertIn("smollm2-135m, tiny-shakespeare", output)
+        code, output = run(PREFIX / "bin/patchbay", "inspect", "tiny-shakespeare", "--json")
+        self.assertEqual(json.loads(output)["parameters"], 3_279_104, output)
 
     def test_another_compiler_is_refused_with_both_named(self):
         script = WORK / "other_compiler.cmake"
