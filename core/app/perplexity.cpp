@@ -22,7 +22,7 @@ int perplexity(const PerplexityOptions& options) {
   const auto perplexity = perplexity_of(scores);
   Json result = {{"perplexity", perplexity.value}, {"standard_error", perplexity.standard_error}, {"tokens", perplexity.tokens}};
   Json metrics;
-  add_perplexity(metrics, scores, nullptr, 0);
+  add_perplexity(metrics, scores, 0);
   const auto interval = metrics.find("perplexity_ci");
   if (interval != metrics.end()) result["perplexity_ci"] = *interval;
   result.update(Json{{"protocol", protocol.name}, {"window", protocol.window}, {"windows", scoring.windows}, {"first_scored", protocol.first_scored},

@@ -18,7 +18,8 @@ int plan(const PlanOptions& options) {
   }
   fmt::print("{}: {} runs of {} into {}\n", planned.name, planned.runs.size(), planned.model, planned.out);
   if (!planned.note.empty()) fmt::print("{}\n", planned.note);
-  fmt::print("tasks: {}; seed {}; timings repeated {} times\n\n", fmt::join(planned.tasks, ", "), planned.seed, planned.repeat);
+  fmt::print("tasks: {}; seed {}; timings in {} rounds; the baseline is {} again\n\n", fmt::join(planned.tasks, ", "), planned.seed, planned.repeat,
+             planned.noise ? "measured" : "not measured");
   std::fputs(plan_table(planned).c_str(), stdout);
   return 0;
 }

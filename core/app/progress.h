@@ -33,9 +33,9 @@ class TerminalProgress : public Progress {
   void doing(double fraction, const std::string& what) override;
   void finished(double fraction, const std::string& line) override;
   void note(const std::string& line) override;
+  void clear() const;
 
  private:
-  void clear() const;
   double seconds() const;
 
   bool quiet_, terminal_;

@@ -31,7 +31,7 @@ Json as_json(const RecordSet& set) {
 }  // namespace
 
 int report(const ReportOptions& options) {
-  const auto set = read_record_set(options.folders);
+  const auto set = read_report_set(options.folders);
   if (!options.csv.empty()) write_csv(set, options.csv);
   if (!options.html.empty())
     if (const auto remark = write_html(set, options.html); !remark.empty()) fmt::print(stderr, "{}: no plots. {}\n", options.html, remark);

@@ -96,12 +96,18 @@ TEST_CASE("a paired ratio is far narrower than the two perplexities it is made o
   }
   Json metrics;
   const auto baseline = scores_of(base, 5);
-  add_perplexity(metrics, scores_of(run, 5), &baseline, 0);
+  add_perplexity(metrics, scores_of(run, 5), 0);
+  add_perplexity_ratio(metrics, scores_of(run, 5), baseline, 0);
   CHECK(metrics["perplexity_ratio"].get<double>() == Approx(std::exp(0.02)).epsilon(0.002));
   const auto width = [&](const char* name) { return metrics[name][1].get<double>() - metrics[name][0].get<double>(); };
   CHECK(width("perplexity_ratio_ci") < 0.05 * width("perplexity_ci") / metrics["perplexity"].get<double>());
   CHECK(metrics["perplexity_ci"][0] < metrics["perplexity"]);
   CHECK(metrics["perplexity_ci"][1] > metrics["perplexity"]);
+  CHECK(metrics["perplexity_ratio_p"] < 1e-6);
+  Json same;
+  add_perplexity_ratio(same, baseline, baseline, 0);
+  CHECK(same["perplexity_ratio"] == 1.0);
+  CHECK(same["perplexity_ratio_p"] == 1.0);
 }
 
 TEST_CASE("divergence metrics count what they say") {

@@ -1,6 +1,7 @@
 // Whole experiments, on a tiny random model that lies beside the tests.
 #include "experiment/experiment.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include "experiment/files.h"
 #include "experiment/records.h"
 #include "experiment/report.h"
+#include "experiment/session_pool.h"
 #include "session.h"
 #include "support.h"
 
@@ -30,8 +32,9 @@ struct Place : test::TemporaryFolder {
                           "{\"name\": \"b\", \"kind\": \"copy\", \"prompt\": \"one two one two one\"}\n");
   }
 
-  Plan plan(const std::string& rest, const std::string& tasks = "[perplexity, divergence, generation, throughput, memory]") const {
-    const auto yaml = "name: tiny\nmodel: " + kModel + "\ntasks: " + tasks + "\nrepeat: 2\nevaluation: {text: " + path + "/text.txt, prompts: " +
+  Plan plan(const std::string& rest, const std::string& tasks = "[perplexity, divergence, generation, throughput, memory]",
+            const std::string& noise = "false") const {
+    const auto yaml = "name: tiny\nmodel: " + kModel + "\nnoise: " + noise + "\ntasks: " + tasks + "\nrepeat: 2\nevaluation: {text: " + path + "/text.txt, prompts: " +
                       path + "/prompts.jsonl, window: 64, chunks: 3, prompt_count: 2, max_tokens: 16, prefill_tokens: 32}\n" + rest;
     return read_plan(parse_yaml(yaml, "tiny.yaml"), "");
   }
@@ -151,6 +154,98 @@ TEST_CASE("a finished sweep is not computed again; a new value of an axis is") {
   CHECK(read_records(out).size() == 3);
   const auto other_seed = place.plan("seed: 1\nsweep: {kv_store.format: [fp32, int8]}", "[divergence]");
   CHECK(run(other_seed, out, true)[0]["hash"] != first[0]["hash"]);
+}
+
+TEST_CASE("the baseline again: its times are taken anew, its quality is computed in other batches, and is the same bit for bit") {
+  Place place;
+  const auto out = place.path + "/out";
+  const auto records = run(place.plan("base: {activations: q8}\nsweep: {kv_store.format: [fp32, int8]}", "[perplexity, divergence, throughput]", "true"), out);
+  REQUIRE(records.size() == 3);
+  const auto &baseline = records[0], &again = records[1];
+  CHECK(again["noise"] == true);
+  CHECK(again["run"] == "baseline again");
+  CHECK(again["config"] == baseline["config"]);
+  CHECK(again["hash"] != baseline["hash"]);
+  CHECK(again["evaluation"]["windows"] == 1);  // a fifth of three, rounded up
+  CHECK(again["evaluation"]["batch_split"] == 21);
+  CHECK(again["evaluation"]["scores"] != baseline["evaluation"]["scores"]);
+  const auto part = first_windows(read_scores(out + "/" + baseline["evaluation"]["scores"].get<std::string>()), 1);
+  CHECK(read_scores(out + "/" + again["evaluation"]["scores"].get<std::string>()).nll == part.nll);
+  const auto& metrics = again["metrics"];
+  CHECK(metrics["perplexity_ratio"] == 1.0);
+  CHECK(metrics["flips"] == 0);
+  CHECK(std::fabs(metrics["kl_nats"].get<double>()) < 1e-7);
+  CHECK_FALSE(metrics.contains("perplexity"));  // of another text than the others'
+  CHECK(metrics["decode_tokens_per_s_values"] != baseline["metrics"]["decode_tokens_per_s_values"]);
+  for (const char* ratio : {"prefill_speed_ratio", "decode_speed_ratio"}) {
+    CHECK(metrics.contains(std::string(ratio) + "_ci"));
+    CHECK_FALSE(baseline["metrics"].contains(ratio));
+    CHECK(records[2]["metrics"].contains(ratio));
+  }
+}
+
+TEST_CASE("a noise row that differs shows: a baseline computed in other batches by other arithmetic would not be 0") {
+  // The row is computed, not assumed: scores that are not the baseline's give what the row would then show.
+  TokenScores scores{1, 3, {1, 2, 3}, {}, {0, 0, 0}}, other = scores;
+  other.nll[1] = std::nextafter(2.0f, 3.0f);
+  Json metrics;
+  add_perplexity_ratio(metrics, other, scores, 0);
+  CHECK(metrics["perplexity_ratio"] != 1.0);
+  for (const auto [usual, window, split] : {std::array<std::int64_t, 3>{8192, 512, 171}, {64, 512, 21}, {1, 512, 2}, {2, 512, 1}, {4, 4, 1}})
+    CHECK(other_batch_split(usual, window) == split);
+}
+
+TEST_CASE("a run added to a finished sweep is timed beside the baseline again, which keeps its record") {
+  Place place;
+  const auto out = place.path + "/out", timings = out + "/timings.jsonl";
+  const auto first = run(place.plan("sweep: {kv_store.format: [fp32, int8]}", "[throughput]"), out);
+  CHECK(whole_lines(timings).size() == 2);
+  const auto more = run(place.plan("sweep: {kv_store.format: [fp32, int8, fp16]}", "[throughput]"), out, true);
+  REQUIRE(more.size() == 3);
+  CHECK(more[0] == first[0]);
+  CHECK(more[1] == first[1]);
+  const auto lines = whole_lines(timings);
+  REQUIRE(lines.size() == 4);
+  CHECK(Json::parse(lines[3])["runs"] == Json({first[0]["hash"], more[2]["hash"]}));
+  const auto times = [&](const std::string& hash) { return Json::parse(lines[3])["times"][hash]["prefill_tokens_per_s"].get<double>(); };
+  const auto times0 = [&](const std::string& hash) { return Json::parse(lines[2])["times"][hash]["prefill_tokens_per_s"].get<double>(); };
+  const auto hash = more[2]["hash"].get<std::string>(), base = first[0]["hash"].get<std::string>();
+  CHECK(more[2]["metrics"]["prefill_speed_ratio"].get<double>() == Approx(std::sqrt(times(hash) / times(base) * times0(hash) / times0(base))));
+}
+
+TEST_CASE("finished rounds are kept: only the rest is timed when the sweep goes on") {
+  Place place;
+  const auto out = place.path + "/out";
+  const auto sweep = "sweep: {kv_store.format: [fp32, int8]}";
+  run(place.plan(sweep, "[throughput]"), out);
+  const auto lines = whole_lines(out + "/timings.jsonl");
+  fs::remove(out + "/records.jsonl");
+  write_file_atomically(out + "/timings.jsonl", lines[0] + "\n" + lines[1].substr(0, 50));  // the second round was cut off
+  Quiet progress;
+  const auto resumed = run(place.plan(sweep, "[throughput]"), out, true, &progress);
+  CHECK(progress.notes[0] == "speed: 1 of 2 rounds are kept; one that was cut off is measured again");
+  CHECK(whole_lines(out + "/timings.jsonl").size() == 2);
+  CHECK(whole_lines(out + "/timings.jsonl")[0] == lines[0]);
+  const auto kept = Json::parse(lines[0])["times"][resumed[1]["hash"].get<std::string>()]["decode_tokens_per_s"];
+  CHECK(resumed[1]["metrics"]["decode_tokens_per_s_values"][0] == kept);
+}
+
+TEST_CASE("sessions are kept while they fit; the others are built at each visit, and none twice at a time") {
+  const auto file = ModelFile::open(kModel);
+  Settings base = parse_yaml("activations: fp32", "t.yaml");
+  int built = 0;
+  const auto build = [&](std::size_t) { ++built; return std::make_unique<Session>(file, read_run_config(base), SessionOptions{32, 1}); };
+  SessionPool one(build, 0);
+  std::int64_t bytes = 0;
+  for (int round = 0; round < 3; ++round) one.visit(0, [&](Session& session, bool fresh) { CHECK(fresh); bytes = session.sizes().weights_bytes; });
+  CHECK(built == 3);
+  CHECK(one.kept_bytes() == 0);
+  built = 0;
+  SessionPool two(build, 5 * bytes / 2);  // two and a cache each
+  for (int round = 0; round < 3; ++round)
+    for (std::size_t run = 0; run < 3; ++run) two.visit(run, [&](Session&, bool fresh) { CHECK(fresh == (round == 0 || run == 2)); });
+  CHECK(built == 5);
+  CHECK(two.kept_bytes() <= 5 * bytes / 2);
 }
 
 TEST_CASE("plan reads text and prompts: nothing about them is found wrong only after a run has taken its time") {

@@ -17,8 +17,8 @@ namespace {
 
 Plan plan_of(const std::string& text, const Assignments& assignments = {}) { return read_plan(parse_yaml(text, "t.yaml"), "", assignments); }
 
-/// A whole experiment with `rest` added.
-std::string with(const std::string& rest) { return "name: base\nmodel: tiny.gguf\n" + rest; }
+/// A whole experiment with `rest` added, its runs alone.
+std::string with(const std::string& rest) { return "name: base\nmodel: tiny.gguf\n" + rest + "\nnoise: false\n"; }
 
 std::string refusal(const std::string& text) {
   try {
@@ -105,6 +105,28 @@ TEST_CASE("defaults, and a sweep of nothing") {
   CHECK(plan.seed == 0);
   CHECK(plan_of(with("seed: 18446744073709551615")).seed == 18446744073709551615u);
   CHECK(plan_of(with("seed: 0x2A")).seed == 42);
+}
+
+TEST_CASE("the baseline is measured again where a sweep has something to compare, and only where there is noise") {
+  const std::string sweep = "name: a\nmodel: m\nsweep: {attention: [naive, flash]}\n";
+  const auto plan = plan_of(sweep);
+  CHECK(names(plan) == std::vector<std::string>{"attention=naive", "baseline again", "attention=flash"});
+  CHECK(plan.runs[1].noise);
+  CHECK_FALSE(plan.runs[1].baseline);
+  CHECK(plan.runs[1].config_json == plan.runs[0].config_json);
+  CHECK_THAT(plan_table(plan), Contains("baseline again: noise"));
+  const auto json = nlohmann::json::parse(plan_json(plan));
+  CHECK(json["noise"] == true);
+  CHECK(json["runs"][1]["noise"] == true);
+  CHECK(plan_of(sweep, {"noise=false"}).runs.size() == 2);
+  CHECK(plan_of(sweep + "tasks: [memory, generation]").runs.size() == 2);
+  CHECK(plan_of("name: a\nmodel: m\n").runs.size() == 1);
+  CHECK(plan_of("name: a\nmodel: m\nnoise: true\n").runs.size() == 2);
+  CHECK_THAT(refusal(sweep + "tasks: [memory]\nnoise: true"), Contains("noise: none of the tasks has noise"));
+  CHECK_THAT(refusal(sweep + "noise: yes"), Contains("noise"));
+  CHECK_THAT(refusal(sweep + "noise: 1"), Contains("noise"));
+  CHECK_THAT(refusal(sweep + "noise: [true]"), Contains("noise"));
+  CHECK_THAT(refusal(sweep + "nois: true"), Contains("did you mean noise?"));
 }
 
 TEST_CASE("assignments change the experiment or its base, and never what the sweep sets") {
@@ -199,7 +221,7 @@ TEST_CASE("a fault is refused by its own name, with file, line and key") {
 }
 
 TEST_CASE("a sweep that explodes is counted, not expanded") {
-  std::string text = with("sweep:\n");
+  std::string text = "name: base\nmodel: tiny.gguf\nsweep:\n";
   for (int axis = 0; axis < 12; ++axis)
     text += "  p" + std::to_string(axis) + ": [{threads: 0}, {threads: 1}, {threads: 2}, {threads: 3}, {threads: 4}, {threads: 5}, {threads: 6}, "
             "{threads: 7}, {threads: 8}, {threads: 9}]\n";
@@ -235,17 +257,17 @@ TEST_CASE("every experiment of the repository can be read") {
   }
 }
 
-TEST_CASE("the quick start plans twelve runs that differ where it says") {
+TEST_CASE("the quick start plans twelve runs that differ where it says, and the baseline again") {
   const auto file = test::source_path("configs/quickstart.yaml");
   const auto plan = read_plan(parse_yaml_file(file), file);
-  CHECK(plan.runs.size() == 12);
+  CHECK(plan.runs.size() == 13);
   CHECK(plan.runs[0].baseline);
   CHECK(plan.runs[0].name == "weights=as stored, kv_store.format=fp16, decoder=greedy");
   std::set<std::string> distinct;
   for (const auto& run : plan.runs) distinct.insert(run.config_json);
   CHECK(distinct.size() == 12);
   const auto json = nlohmann::json::parse(plan_json(plan));
-  CHECK(json["runs"].size() == 12);
-  CHECK(json["runs"][1]["labels"]["decoder"] == "lookup");
+  CHECK(json["runs"].size() == 13);
+  CHECK(json["runs"][2]["labels"]["decoder"] == "lookup");
   CHECK_THAT(plan_table(plan), Contains("rtn int4 g64") && Contains("baseline"));
 }

@@ -95,6 +95,28 @@ TEST_CASE("the newest record of each planned run counts, in the plan's order") {
   CHECK(read({place.path}).records.size() == 3);
 }
 
+TEST_CASE("the baseline again has the baseline's settings and is not taken for it; a report's differences are one family") {
+  Folder place;
+  auto base = synthetic_record("a", 0, true), again = synthetic_record("n", 0), other = synthetic_record("b", 1), third = synthetic_record("c", 2);
+  again["noise"] = true;
+  again["run"] = "baseline again";
+  for (auto* record : {&again, &other, &third}) (*record)["metrics"]["decode_speed_ratio_p"] = 0.01;
+  place.write("records.jsonl", {base, again, other, third});
+  const Json plan = {{"runs", {{{"config", base["config"]}, {"noise", false}}, {{"config", base["config"]}, {"noise", true}}, {{"config", other["config"]}},
+                               {{"config", third["config"]}}}}};
+  write_file_atomically(place / "experiment.json", Json{{"name", "x"}, {"plan", plan}}.dump());
+  const std::string folders[] = {place.path};
+  const auto set = read_report_set(folders);
+  REQUIRE(set.records.size() == 4);
+  CHECK(set.records[0]["hash"] == "a");
+  CHECK(set.records[1]["hash"] == "n");
+  CHECK(set.records[2]["metrics"]["decode_speed_ratio_p_adjusted"] == 0.02);
+  CHECK_FALSE(set.records[1]["metrics"].contains("decode_speed_ratio_p_adjusted"));
+  CHECK_THAT(lines_of(report_csv(set))[0], Catch::Contains(",baseline,noise,") && Catch::Contains("decode_speed_ratio_p_adjusted"));
+  CHECK_THAT(lines_of(report_csv(set))[2], Catch::Contains(",n,false,true,"));
+  CHECK(refusal_with("noise", "loud").find("noise: wrong type") != std::string::npos);
+}
+
 TEST_CASE("several folders make one table: settings filled in, sources told apart, the rule of baselines stated") {
   Folder left, right;
   auto a = synthetic_record("a", 0, true), b = synthetic_record("b", 1), c = synthetic_record("c", 0, true), d = synthetic_record("d", 0);
@@ -123,8 +145,8 @@ TEST_CASE("CSV quotes as RFC 4180 says and keeps all digits") {
   record["metrics"]["perplexity"] = 0.1 + 0.2;
   place.write("records.jsonl", {record});
   const auto csv = report_csv(read({place.path}));
-  CHECK_THAT(csv, Catch::Contains(",\"say \"\"hi\"\", twice\n\",a,true,3,0.30000000000000004,"));
-  CHECK(csv.starts_with("experiment,folder,run,hash,baseline,label.weights.format.bits,perplexity,perplexity_low,perplexity_high,"));
+  CHECK_THAT(csv, Catch::Contains(",\"say \"\"hi\"\", twice\n\",a,true,false,3,0.30000000000000004,"));
+  CHECK(csv.starts_with("experiment,folder,run,hash,baseline,noise,label.weights.format.bits,perplexity,perplexity_low,perplexity_high,"));
 }
 
 TEST_CASE("a record is found by folder, hash prefix or run's name") {

@@ -88,6 +88,14 @@ TEST_CASE("the page has the table, both fronts as tables, configuration, environ
   CHECK(count(page, "<tr class=\"baseline\">") == 3);  // in the results and on both fronts
 }
 
+TEST_CASE("the baseline again is a row of the table, and no point of the plots") {
+  auto again = synthetic_record("n", 0);
+  again["noise"] = true;
+  again["evaluation"]["windows"] = 1;
+  const auto page = page_of({synthetic_record("a", 0, true), again, synthetic_record("b", 1)});
+  CHECK_THAT(page, Contains("<td>baseline again</td>") && Contains("nothing: the baseline, measured again") && Contains("2 runs, 2 of them on the Pareto front"));
+}
+
 TEST_CASE("what a record holds is text on the page, never markup") {
   auto record = synthetic_record("a", 0, true), other = synthetic_record("b", 1);
   const std::string evil = "</td></table><script>alert('1')</script><img src=x onerror=\"y\">\033[31m";

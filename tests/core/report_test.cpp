@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "experiment/comparisons.h"
 #include "experiment/text_table.h"
 
 using namespace patchbay;
@@ -22,7 +23,8 @@ Json record(const std::string& weights, const std::string& decoder, bool baselin
           {"metrics", {{"perplexity", 28.757}, {"perplexity_ci", {27.5, 30.1}}, {"perplexity_ratio", 1.012}, {"perplexity_ratio_ci", {1.009, 1.015}},
                        {"kl_nats", 0.0123}, {"kl_nats_ci", {0.0119, 0.0127}}, {"top1_agreement", 0.951}, {"top1_agreement_ci", {0.945, 0.957}},
                        {"bits_per_weight", 5.21}, {"kv_bytes_per_token", 24480}, {"prefill_tokens_per_s", 1234.5},
-                       {"prefill_tokens_per_s_ci", {1200.0, 1260.0}}, {"decode_tokens_per_s", 81.25}, {"decode_tokens_per_s_ci", {80.5, 82.5}},
+                       {"prefill_tokens_per_s_ci", {1200.0, 1260.0}}, {"prefill_speed_ratio", baseline ? Json() : Json(1.05)},
+                       {"prefill_speed_ratio_ci", {1.03, 1.07}}, {"decode_speed_ratio", baseline ? Json() : Json(0.9)}, {"decode_speed_ratio_ci", {0.88, 0.92}}, {"decode_tokens_per_s", 81.25}, {"decode_tokens_per_s_ci", {80.5, 82.5}},
                        {"acceptance_rate", decoder == "greedy" ? Json() : Json(0.45)}, {"peak_rss_bytes", 190 << 20}}}};
 }
 
@@ -60,7 +62,38 @@ TEST_CASE("the table has one row per record, marks the baseline, and fits a term
   auto exact = records;
   for (auto& each : exact) each["config"]["activations"] = "fp32";
   CHECK(report_table(exact, true).find("rounded to 8 bits") == std::string::npos);
-  for (const auto& line : lines) CHECK(width_of(line) <= 140);
+  for (const auto& line : lines) CHECK(width_of(line) <= 160);
+}
+
+TEST_CASE("a difference that holds in its table is marked, the baseline again is a row of its own, and a busy machine gets a column") {
+  std::vector<Json> records = {record("as stored", "greedy", true), record("as stored", "greedy", false), record("rtn int4 g64", "speculative", false),
+                               record("rtn int8 g64", "greedy", false)};
+  records[1]["noise"] = true;
+  records[1]["evaluation"]["windows"] = 2;
+  records[1]["evaluation"]["batch_split"] = 171;
+  records[1]["metrics"]["decode_speed_ratio_ci"] = {0.985, 1.031};
+  records[1]["metrics"]["perplexity"] = nullptr;
+  for (auto& each : records) each["metrics"]["decode_speed_ratio_p"] = 0.2, each["metrics"]["busy_share"] = 0.04;
+  records[2]["metrics"]["decode_speed_ratio_p"] = 0.002;
+  add_adjusted_p(records);
+  const auto text = report_table(records, true);
+  const auto lines = lines_of(text);
+  const auto row = [&](const std::string& start) {
+    return *std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.starts_with(start); });
+  };
+  CHECK(row("  rtn int4 g64").find("-10.0 ±2.0%!") != std::string::npos);
+  CHECK(row("  rtn int8 g64").find('!') == std::string::npos);
+  CHECK(row("  baseline again").find("greedy") == std::string::npos);
+  CHECK(row("  baseline again").find('!') == std::string::npos);
+  CHECK(text.find("among the 2 of this table") != std::string::npos);
+  CHECK(text.find("speed up to 7.0% (prefill) and 3.1% (decode)") != std::string::npos);
+  CHECK(text.find("quality on 2 of the windows,\n  computed in batches of 171 tokens") != std::string::npos);
+  CHECK(text.find("10 windows of 512") != std::string::npos);
+  CHECK(text.find("busy") == std::string::npos);
+  records[3]["metrics"]["busy_share"] = 0.31;
+  const auto busy = report_table(records, false);
+  CHECK(busy.find("31%") != std::string::npos);
+  CHECK(busy.find("Busy: share of the cores' time that other programs took") != std::string::npos);
 }
 
 TEST_CASE("without a terminal the table is ASCII, its columns still aligned") {

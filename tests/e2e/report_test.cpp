@@ -61,7 +61,7 @@ TEST_CASE("report makes the table of run again, and run leaves a CSV beside the 
   CHECK(patchbay_run("report " + experiment().out + " --csv " + csv).code == 0);
   CHECK(test::read_file(csv) == test::read_file(experiment().out + "/report.csv"));
   const auto json = Json::parse(patchbay_run("report " + experiment().out + " --json").out);
-  CHECK(json["records"].size() == 4);
+  CHECK(json["records"].size() == 5);  // the baseline again among them
   CHECK(json["sources"][0]["note"] == "what do <few> bits cost?");
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("diff sets two runs side by side and pairs them token by token") {
   CHECK(json["paired"]["tokens"] == 3 * 63);
   // The mean paired difference is the logarithm of the ratio in the table.
   const auto report = Json::parse(patchbay_run("report " + out + " --json").out);
-  const auto& metrics = report["records"][3]["metrics"];
+  const auto& metrics = report["records"][4]["metrics"];
   CHECK(json["paired"]["nll_difference"].get<double>() == Approx(std::log(metrics["perplexity_ratio"].get<double>())));
   CHECK(json["paired"]["nll_difference_ci"][0].get<double>() == Approx(std::log(metrics["perplexity_ratio_ci"][0].get<double>())));
   CHECK(json["metrics"]["perplexity"]["b"] == metrics["perplexity"]);

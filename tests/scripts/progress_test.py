@@ -26,6 +26,7 @@ evaluation: {{text: {ROOT}/data/evaluation.txt, window: 64, chunks: 3}}
 base: {{activations: fp32, weights: {{quantizer: rtn, format: {{type: int_grouped, group_size: 16}}}}}}
 sweep: {{weights.format.bits: {{größe acht: 8, größe vier: 4, größe zwei: 2}}}}
 baseline: {{weights: none}}
+noise: false
 """
 
 

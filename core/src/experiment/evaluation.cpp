@@ -122,6 +122,20 @@ std::int64_t windows_in(const EvaluationText& text, const Protocol& protocol, st
   return wanted > 0 ? wanted : there;
 }
 
+std::int64_t other_batch_split(std::int64_t max_batched_tokens, std::int64_t window) {
+  const auto usual = std::min(max_batched_tokens, window);
+  return usual == 1 ? 2 : usual / 3 / 2 * 2 + 1;
+}
+
+TokenScores first_windows(const TokenScores& scores, std::int64_t windows) {
+  if (windows > scores.windows) throw Error("scores", fmt::format("hold {} windows, {} are asked for", scores.windows, windows));
+  const auto tokens = windows * scores.per_window;
+  const auto part = [&](const auto& values) {
+    return std::remove_cvref_t<decltype(values)>(values.begin(), values.begin() + (values.empty() ? 0 : tokens));
+  };
+  return {windows, scores.per_window, part(scores.nll), part(scores.kl), part(scores.top1)};
+}
+
 ScoredModel scored_model(Session& session) {
   return {session.runner(), session.device(), session.hidden_size(), session.config().max_batched_tokens,
           [&session](View<const float, 2> hidden, View<float, 2> logits) { session.head(hidden, logits); }};

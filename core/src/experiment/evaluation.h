@@ -39,6 +39,9 @@ PATCHBAY_API EvaluationText evaluation_text(const Tokenizer& tokenizer, const st
 /// How many windows to score: `wanted`, or all when it is 0. @throws Error when the text has fewer.
 PATCHBAY_API std::int64_t windows_in(const EvaluationText& text, const Protocol& protocol, std::int64_t wanted);
 
+/// Another way to cut a window into batches: chunks of about a third, of an odd length. What a score owes to the cut shows by it.
+PATCHBAY_API std::int64_t other_batch_split(std::int64_t max_batched_tokens, std::int64_t window);
+
 /// What evaluation sees of a session.
 struct ScoredModel {
   ModelRunner& runner;
@@ -57,6 +60,8 @@ struct TokenScores {
   std::vector<std::uint8_t> top1;     ///< bits: kRight, and with a baseline kSame, kBaselineRight
   static constexpr std::uint8_t kRight = 1, kSame = 2, kBaselineRight = 4;
 };
+/// The same of the first windows alone.
+PATCHBAY_API TokenScores first_windows(const TokenScores& scores, std::int64_t windows);
 /// The compact file of these: see docs/measuring.md. @throws Error on a file that is cut or of another kind.
 PATCHBAY_API void write_scores(const std::string& path, const TokenScores& scores);
 PATCHBAY_API TokenScores read_scores(const std::string& path);

@@ -1,6 +1,6 @@
-// The order within a run: memory and speed first, while nothing but this run's session is loaded; then quality, for which the
-// baseline's head may be needed beside it. Quality is computed once per configuration of what it depends on: everything but the
-// decoder and its processors.
+// Speeds come first, several runs in turn (rounds.h). Then each run by itself: memory and texts, while nothing but its session is
+// loaded; then quality, for which the baseline's head may be needed beside it. Quality is computed once per configuration of what it
+// depends on: everything but the decoder and its processors. A record is written when all of its run is known.
 #include "experiment/experiment.h"
 
 #include <fmt/format.h>
@@ -10,11 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "experiment/cpu_load.h"
 #include "experiment/environment.h"
 #include "experiment/inputs.h"
 #include "experiment/measure.h"
 #include "experiment/record_set.h"
 #include "experiment/records.h"
+#include "experiment/rounds.h"
 #include "experiment/sha256.h"
 
 namespace patchbay {
@@ -23,21 +25,30 @@ void Progress::finished(double, const std::string& line) { note(line); }
 
 namespace {
 
+constexpr double kTimingShare = 0.7;                        ///< of a run's time, roughly
+constexpr std::int64_t kKeptSessionsBytes = std::int64_t{4} << 30;  ///< sessions kept loaded between rounds, and at most half of what is free
+constexpr std::int64_t kNoiseShare = 5;                     ///< one window in so many shows whether quality has noise
+
 class Experiment {
  public:
   Experiment(const Plan& plan, std::shared_ptr<const ModelFile> file, const ExperimentOptions& options, Progress& progress)
       : plan_(plan), file_(std::move(file)), options_(options), progress_(progress), environment_(environment()),
-        folder_(options.out.empty() ? plan.out : options.out, plan.name, options.resume),
+        folder_(options.out.empty() ? plan.out : options.out, plan.name, options.resume), timings_(folder_.timings_path(), environment_.host),
         inputs_(read_inputs(plan, *make_tokenizer(*file_))), model_hash_(sha256_of_file(plan.model_path)) {
+    for (const auto& run : plan_.runs) hashes_.push_back(run_hash(run));
     folder_.write_experiment(Json{{"name", plan.name}, {"yaml", Json::parse(plan.yaml_json)}, {"plan", Json::parse(plan_json(plan))}}.dump(2));
   }
 
   std::vector<Json> run() {
     std::vector<Json> records;
-    missing_ = std::ranges::count_if(plan_.runs, [&](const auto& run) { return !folder_.find(run_hash(run)); });
+    for (const auto& hash : hashes_) {
+      if (folder_.find(hash)) continue;
+      ++missing_;
+      if (timings_.finished(hash)) ++timed_;
+    }
     for (at_ = 0; at_ < plan_.runs.size(); ++at_) {
       const auto& run = plan_.runs[at_];
-      if (auto found = folder_.find(run_hash(run))) {
+      if (auto found = folder_.find(hashes_[at_])) {
         note_origin(run, *found);
         (*found)["run"] = run.name;  // how a run is called depends on what the sweep has beside it
         (*found)["labels"] = labels_of(run);
@@ -45,12 +56,14 @@ class Experiment {
         continue;
       }
       try {
+        if (plan_.has("throughput") && !timings_.finished(hashes_[at_])) time_with_next();
         records.push_back(measure(run));
       } catch (const Error& error) {
         throw error.at("run " + run.name);
       }
       folder_.add(records.back());
-      progress_.finished(static_cast<double>(++measured_) / static_cast<double>(missing_), fmt::format("{}/{} {}", at_ + 1, plan_.runs.size(), run.name));
+      ++measured_;
+      progress_.finished(fraction(0), fmt::format("{}/{} {}", at_ + 1, plan_.runs.size(), run.name));
     }
     std::error_code ignored;
     std::filesystem::remove(hidden_path(), ignored);
@@ -73,18 +86,21 @@ class Experiment {
   std::string scores_hash(const PlannedRun& run) const {
     auto identity = quality_identity(run);
     if (plan_.has("divergence")) identity["baseline"] = quality_identity(plan_.runs[0]);
+    if (run.noise) identity["noise"] = {windows_of(run), batch_split_of(run)};
     return identity_hash(identity);
   }
   std::string run_hash(const PlannedRun& run) const {
     nlohmann::json identity = {{"config", nlohmann::json::parse(run.config_json)}, {"model", model_hash_}, {"tasks", plan_.tasks},
                                {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"sources", environment_.sources},
                                {"baseline", run.baseline}};
+    if (run.noise) identity["noise"] = true;
     if (plan_.scores_text()) identity["quality"] = {quality_identity(run), quality_identity(plan_.runs[0])};
     if (plan_.decodes()) {
       identity["prompts"] = {inputs_.prompts_hash, plan_.evaluation.prompt_count, plan_.evaluation.max_tokens};
     }
     if (plan_.has("throughput"))
-      identity["throughput"] = {plan_.repeat, options_.threads, plan_.evaluation.prefill_tokens, inputs_.text.sha256};
+      identity["throughput"] = {plan_.repeat, options_.threads, plan_.evaluation.prefill_tokens, inputs_.text.sha256,
+                                nlohmann::json::parse(plan_.runs[0].config_json)};  // speeds are compared with the baseline's
     return identity_hash(identity);
   }
 
@@ -103,9 +119,35 @@ class Experiment {
     return std::make_unique<Session>(file_, config, SessionOptions{inputs_.longest_sequence, 1});
   }
 
-  void tell(const std::string& doing, double fraction) {
-    progress_.doing((static_cast<double>(measured_) + fraction) / static_cast<double>(missing_),
-                    fmt::format("{}/{} {}: {}", at_ + 1, plan_.runs.size(), doing, plan_.runs[at_].name));
+  /// Of all that has to be measured, `of_run` of what the present run needs by itself included.
+  double fraction(double of_run) const {
+    const double timing = plan_.has("throughput") ? kTimingShare : 0;
+    return std::min(1.0, (timing * timed_ + (1 - timing) * (static_cast<double>(measured_) + of_run)) / static_cast<double>(missing_));
+  }
+  void tell(const std::string& doing, double of_run) {
+    progress_.doing(fraction(of_run), fmt::format("{}/{} {}: {}", at_ + 1, plan_.runs.size(), doing, plan_.runs[at_].name));
+  }
+
+  Workload workload() const {
+    const auto tokens = plan_.has("throughput") ? plan_.evaluation.prefill_tokens : 0;
+    return {{inputs_.text.tokens.data(), static_cast<std::size_t>(tokens)}, inputs_.tasks, plan_.seed};
+  }
+
+  /// Times this run in turn with those of the next that wait for it, and with the baseline, which all are compared with.
+  void time_with_next() {
+    std::vector<RoundRun> group = {{0, hashes_[0]}};
+    for (auto i = std::max<std::size_t>(at_, 1); i < plan_.runs.size() && group.size() <= kRunsPerSeries; ++i)
+      if (!folder_.find(hashes_[i]) && !timings_.finished(hashes_[i])) group.push_back({i, hashes_[i]});
+    const auto waiting = static_cast<double>(group.size() - (folder_.find(hashes_[0]) ? 1 : 0)), timed_before = timed_;
+    if (const auto kept = timings_.series(series_of(group, plan_.repeat)).rounds.size())
+      progress_.note(fmt::format("speed: {} of {} rounds are kept; one that was cut off is measured again", kept, plan_.repeat));
+    const auto pool_bytes = std::min(kKeptSessionsBytes, available_memory_bytes() / 2);
+    SessionPool pool([&](std::size_t run) { return build(plan_.runs[run]); }, pool_bytes);
+    measure_rounds(timings_, group, plan_.repeat, pool, workload(), [&](int round, std::size_t visit, std::size_t visits) {
+      timed_ = timed_before + waiting * (round - 1 + static_cast<double>(visit) / static_cast<double>(visits)) / plan_.repeat;
+      if (visit < visits) return progress_.doing(fraction(0), fmt::format("speed, round {}/{}: run {} of {}", round, plan_.repeat, visit + 1, visits));
+      progress_.finished(fraction(0), fmt::format("speed, round {}/{} of {} runs", round, plan_.repeat, visits));
+    });
   }
 
   Json measure(const PlannedRun& run) {
@@ -114,22 +156,19 @@ class Experiment {
     file_->release_pages();
     const bool own_peak = reset_peak_memory();
     auto session = build(run);
-    Json speed = Json::object(), outputs;
-    if (plan_.has("throughput")) {
-      const std::span<const Token> tokens(inputs_.text.tokens.data(), plan_.evaluation.prefill_tokens);
-      measure_prefill(*session, tokens, plan_.repeat, plan_.seed, speed, [&](const std::string& what, double f) { tell(what, 0.05 + 0.25 * f); });
-    }
-    if (plan_.decodes())
-      outputs = measure_decoding(*session, inputs_.tasks, plan_.repeat, plan_.has("throughput"), plan_.seed, speed,
-                                 [&](const std::string& what, double f) { tell(what, 0.3 + 0.4 * f); });
-    Json sizes = Json::object(), metrics = Json::object();
-    if (plan_.has("memory")) {
-      add_sizes(*session, sizes);
-      sizes["peak_rss_bytes"] = peak_memory_bytes();
+    Json metrics = Json::object(), sizes = Json::object(), decoding = Json::object(), outputs;
+    if (!run.noise) {  // texts and bytes have no noise
+      if (plan_.has("throughput")) run_prefill(*session, workload());
+      if (plan_.decodes()) outputs = decode_tasks(*session, workload(), decoding, [&](const std::string& what, double f) { tell(what, 0.1 + 0.3 * f); });
+      if (plan_.has("memory")) {
+        add_sizes(*session, sizes);
+        sizes["peak_rss_bytes"] = peak_memory_bytes();
+      }
     }
     if (plan_.scores_text()) add_quality(run, *session, metrics);
     metrics.update(sizes);
-    metrics.update(speed);
+    if (plan_.has("throughput")) add_times(metrics, *timings_.finished(hashes_[at_]), hashes_[at_], plan_.seed);
+    metrics.update(decoding);
     return record(run, *session, metrics, outputs, started, own_peak);
   }
 
@@ -140,8 +179,8 @@ class Experiment {
   }
 
   Json record(const PlannedRun& run, Session& session, const Json& metrics, const Json& outputs, const std::string& started, bool own_peak) {
-    Json record = {{"schema", kRecordSchema}, {"name", plan_.name}, {"run", run.name}, {"hash", run_hash(run)}, {"baseline", run.baseline}, {"labels", labels_of(run)},
-                   {"model", plan_.model}, {"model_sha256", model_hash_}, {"config", Json::parse(run.config_json)}, {"seed", plan_.seed},
+    Json record = {{"schema", kRecordSchema}, {"name", plan_.name}, {"run", run.name}, {"hash", hashes_[at_]},
+                   {"baseline", run.baseline}, {"noise", run.noise}, {"labels", labels_of(run)}, {"model", plan_.model}, {"model_sha256", model_hash_}, {"config", Json::parse(run.config_json)}, {"seed", plan_.seed},
                    {"repeat", plan_.repeat}, {"tasks", plan_.tasks}, {"paths", session.paths()}};
     record["environment"] = {{"host", environment_.host}, {"os", environment_.os}, {"cpu", environment_.cpu}, {"cores", environment_.cores},
                              {"threads", session.device().concurrency()}, {"version", environment_.version},
@@ -151,9 +190,10 @@ class Experiment {
     record["evaluation"] = Json::object();
     if (plan_.scores_text())
       record["evaluation"] = {{"text", plan_.evaluation.text}, {"text_sha256", inputs_.text.sha256},
-                              {"protocol", inputs_.protocol.name}, {"window", inputs_.protocol.window}, {"windows", inputs_.windows},
+                              {"protocol", inputs_.protocol.name}, {"window", inputs_.protocol.window}, {"windows", windows_of(run)},
                               {"first_scored", inputs_.protocol.first_scored},
                               {"bos", inputs_.text.bos >= 0 ? "first of each window" : "none"}, {"scores", "scores/" + scores_hash(run) + ".bin"}};
+    if (run.noise && plan_.scores_text()) record["evaluation"]["batch_split"] = batch_split_of(run);
     if (plan_.decodes())
       record["evaluation"].update({{"prompts", plan_.evaluation.prompts}, {"prompts_sha256", inputs_.prompts_hash},
                                    {"max_tokens", plan_.evaluation.max_tokens}});
@@ -166,10 +206,15 @@ class Experiment {
 
   std::string hidden_path() const { return folder_.scores_path(identity_hash(quality_identity(plan_.runs[0])), ".hidden"); }
 
+  /// The noise of quality is looked for on a share of the text: it is nothing, or it shows in the first windows already.
+  std::int64_t windows_of(const PlannedRun& run) const { return run.noise ? (inputs_.windows + kNoiseShare - 1) / kNoiseShare : inputs_.windows; }
+  std::int64_t batch_split_of(const PlannedRun& run) const { return other_batch_split(run.config.max_batched_tokens, inputs_.protocol.window); }
+
   void add_quality(const PlannedRun& run, Session& session, Json& metrics) {
     const auto scores = scores_of(run, &session);
     const auto baseline = run.baseline ? scores : scores_of(plan_.runs[0], nullptr);
-    if (plan_.has("perplexity")) add_perplexity(metrics, scores, &baseline, plan_.seed);
+    if (plan_.has("perplexity") && !run.noise) add_perplexity(metrics, scores, plan_.seed);
+    if (plan_.has("perplexity")) add_perplexity_ratio(metrics, scores, first_windows(baseline, scores.windows), plan_.seed);
     if (plan_.has("divergence")) add_divergence(metrics, scores, plan_.seed);
   }
 
@@ -182,13 +227,15 @@ class Experiment {
 
   TokenScores score_run(const PlannedRun& run, Session& session) {
     ScoreOptions options;
-    options.windows = inputs_.windows;
-    options.progress = [&](std::int64_t done) { tell("scoring", 0.7 + 0.3 * static_cast<double>(done) / static_cast<double>(inputs_.windows)); };
-    const auto model = scored_model(session);
-    if (!plan_.has("divergence")) return score(model, inputs_.text, inputs_.protocol, options);
+    options.windows = windows_of(run);
+    options.progress = [&](std::int64_t done) { tell("scoring", 0.4 + 0.6 * static_cast<double>(done) / static_cast<double>(options.windows)); };
+    auto model = scored_model(session);
     // The baseline is compared with itself through the same file: its row shows what that costs.
-    auto baseline_session = run.baseline ? nullptr : build(plan_.runs[0]);
-    const auto baseline = run.baseline ? model : scored_model(*baseline_session);
+    const bool own_baseline = run.baseline || run.noise;
+    auto baseline_session = own_baseline || !plan_.has("divergence") ? nullptr : build(plan_.runs[0]);
+    const auto baseline = baseline_session ? scored_model(*baseline_session) : model;
+    if (run.noise) model.max_batched_tokens = batch_split_of(run);
+    if (!plan_.has("divergence")) return score(model, inputs_.text, inputs_.protocol, options);
     if (!std::filesystem::exists(hidden_path())) keep_hidden(baseline);
     const auto hidden = HiddenFile::open(hidden_path(), baseline.hidden_size);
     options.baseline = &baseline;
@@ -197,7 +244,7 @@ class Experiment {
   }
 
   void keep_hidden(const ScoredModel& baseline) {
-    tell("the baseline's hidden states", 0.7);
+    tell("the baseline's hidden states", 0.4);
     auto file = HiddenFile::create(hidden_path(), baseline.hidden_size);
     keep_hidden_states(baseline, inputs_.text, inputs_.protocol, inputs_.windows, file);
     file.finish();
@@ -209,10 +256,13 @@ class Experiment {
   Progress& progress_;
   Environment environment_;
   RecordFolder folder_;
+  TimingsFile timings_;
   ExperimentInputs inputs_;
   std::string model_hash_;
-  std::size_t at_ = 0;                      ///< the run in work
-  std::int64_t missing_ = 0, measured_ = 0; ///< runs without a record at the start; those of them that have one now
+  std::vector<std::string> hashes_;  ///< of the plan's runs
+  std::size_t at_ = 0;               ///< the run in work
+  std::int64_t missing_ = 0, measured_ = 0;  ///< runs without a record at the start; those of them that have one now
+  double timed_ = 0;                 ///< those of them whose speed is known
 };
 
 }  // namespace

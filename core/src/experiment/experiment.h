@@ -10,7 +10,7 @@
 
 namespace patchbay {
 
-/// Told how far an experiment is. All in one thread.
+/// Told how far an experiment is. All in one thread. doing() may throw to stop it: what is finished is kept.
 class PATCHBAY_API Progress {
  public:
   virtual ~Progress();

@@ -91,6 +91,20 @@ std::string read_whole_file(const std::string& path) {
   return bytes;
 }
 
+std::vector<std::string> whole_lines(const std::string& path) {
+  const auto bytes = read_whole_file(path);
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0, end; (end = bytes.find('\n', begin)) != std::string::npos; begin = end + 1) lines.push_back(bytes.substr(begin, end - begin));
+  return lines;
+}
+
+void cut_torn_line(const std::string& path) {
+  const auto bytes = read_whole_file(path);
+  const auto end = bytes.rfind('\n');
+  const auto whole = end == std::string::npos ? 0 : end + 1;
+  if (whole < bytes.size()) std::filesystem::resize_file(path, whole);
+}
+
 FileLock::FileLock(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
   if (file_ < 0) throw failed(path, "opening");
   if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;

@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "patchbay/error.h"
 
@@ -16,6 +17,10 @@ PATCHBAY_API void append_line(const std::string& path, std::string_view line);
 PATCHBAY_API void refuse_special_file(const std::string& path);
 /// Reads a whole regular file. @throws Error.
 PATCHBAY_API std::string read_whole_file(const std::string& path);
+/// The lines of a file that end in a line end; what a cut-off write left after them is left out. @throws Error.
+PATCHBAY_API std::vector<std::string> whole_lines(const std::string& path);
+/// Takes that rest away, so that the next line does not join it.
+PATCHBAY_API void cut_torn_line(const std::string& path);
 
 /// A lock on a file that ends with the object or with the process, however that dies.
 class PATCHBAY_API FileLock {

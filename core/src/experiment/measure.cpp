@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "experiment/cpu_load.h"
 #include "experiment/files.h"
 #include "generation.h"
 
@@ -27,6 +28,8 @@ GenerationResult generate_one(Session& session, const DecodingTask& task, std::u
   request.is_end = [&](Token token) { return session.tokenizer().is_end_of_generation(token); };
   return generate(session.runner(), {&request, 1}, generation_options(session)).at(0);
 }
+
+DecodingTask prefill_task(const Workload& work) { return {{}, {work.text.begin(), work.text.end()}, 1}; }
 
 Prompt read_prompt(const std::string& line, const std::string& where) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
@@ -117,41 +120,39 @@ std::vector<Prompt> read_prompts(const std::string& path, std::int64_t count) {
   return prompts;
 }
 
-void measure_prefill(Session& session, std::span<const Token> tokens, int repeat, std::uint64_t seed, Json& metrics,
-                     const MeasureProgress& progress) {
-  const DecodingTask task{{}, {tokens.begin(), tokens.end()}, 1};
-  std::vector<double> speeds;
-  for (int i = 0; i <= repeat; ++i) {
-    progress("prefill", static_cast<double>(i) / (repeat + 1));
-    const auto result = generate_one(session, task, seed, 0);
-    if (i > 0) speeds.push_back(static_cast<double>(tokens.size()) / result.prefill_seconds);
-  }
-  add_timing(metrics, "prefill_tokens_per_s", speeds, seed);
+void warm_up(Session& session, const Workload& work, bool built) {
+  if (built) run_prefill(session, work);
+  auto task = work.tasks[0];
+  task.max_tokens = std::min<std::int64_t>(2, task.max_tokens);
+  generate_one(session, task, work.seed, 0);
 }
 
-Json measure_decoding(Session& session, std::span<const DecodingTask> tasks, int repeat, bool times, std::uint64_t seed, Json& metrics,
-                      const MeasureProgress& progress) {
-  const int passes = times ? repeat : 1;
-  std::vector<Pass> measured(passes);
-  if (times) generate_one(session, tasks[0], seed, 0);  // warm-up
-  for (int p = 0; p < passes; ++p)
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      progress("decoding", (p + static_cast<double>(i) / static_cast<double>(tasks.size())) / passes);
-      measured[p].results.push_back(generate_one(session, tasks[i], seed, i));
-    }
-  if (times) {
-    std::vector<double> speeds, first, each;
-    for (const auto& pass : measured) {
-      speeds.push_back(pass.tokens_per_s());
-      first.push_back(pass.ttft_ms());
-      each.push_back(pass.tpot_ms());
-    }
-    add_timing(metrics, "decode_tokens_per_s", speeds, seed);
-    add_timing(metrics, "ttft_ms", first, seed);
-    add_timing(metrics, "tpot_ms", each, seed);
+RunTimes time_once(Session& session, const Workload& work, const std::function<void()>& between) {
+  const auto before = cpu_times();
+  RunTimes times;
+  times.prefill_tokens_per_s = static_cast<double>(work.text.size()) / generate_one(session, prefill_task(work), work.seed, 0).prefill_seconds;
+  Pass pass;
+  for (std::size_t i = 0; i < work.tasks.size(); ++i) {
+    between();
+    pass.results.push_back(generate_one(session, work.tasks[i], work.seed, i));
   }
-  add_acceptance(measured[0], seed, metrics);
-  return outputs_of(session, tasks, measured[0]);
+  times.decode_tokens_per_s = pass.tokens_per_s();
+  times.ttft_ms = pass.ttft_ms();
+  times.tpot_ms = pass.tpot_ms();
+  times.busy_share = busy_share(before, cpu_times());
+  return times;
+}
+
+void run_prefill(Session& session, const Workload& work) { generate_one(session, prefill_task(work), work.seed, 0); }
+
+Json decode_tasks(Session& session, const Workload& work, Json& metrics, const MeasureProgress& progress) {
+  Pass pass;
+  for (std::size_t i = 0; i < work.tasks.size(); ++i) {
+    progress("decoding", static_cast<double>(i) / static_cast<double>(work.tasks.size()));
+    pass.results.push_back(generate_one(session, work.tasks[i], work.seed, i));
+  }
+  add_acceptance(pass, work.seed, metrics);
+  return outputs_of(session, work.tasks, pass);
 }
 
 void add_sizes(const Session& session, Json& metrics) {

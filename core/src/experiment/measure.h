@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiment/metrics.h"
+#include "experiment/timings.h"
 #include "session.h"
 
 namespace patchbay {
@@ -27,14 +27,22 @@ struct DecodingTask {
 
 using MeasureProgress = std::function<void(const std::string& doing, double fraction)>;
 
-/// prefill_tokens_per_s: one sequence of `tokens`, its last logits wanted; a warm-up first, then `repeat` times.
-PATCHBAY_API void measure_prefill(Session& session, std::span<const Token> tokens, int repeat, std::uint64_t seed, Json& metrics,
-                                  const MeasureProgress& progress);
-/// Decodes every task through the run's decoder, one sequence at a time, `repeat` times (once without `times`, when only the texts
-/// and the acceptance are wanted). With `times`: decode_tokens_per_s, ttft_ms, tpot_ms; always: tokens_per_pass, generated_tokens,
-/// and acceptance_rate where something was drafted. Returns what was generated: [{"name", "kind", "tokens", "text", ...}].
-PATCHBAY_API Json measure_decoding(Session& session, std::span<const DecodingTask> tasks, int repeat, bool times, std::uint64_t seed,
-                                   Json& metrics, const MeasureProgress& progress);
+/// What is measured of a session: a prefill of `text`, its last logits wanted, and every task decoded, one sequence at a time.
+struct Workload {
+  std::span<const Token> text;
+  std::span<const DecodingTask> tasks;
+  std::uint64_t seed = 0;
+};
+
+/// Untimed work before a measurement: two tokens of the first task, and, where the session was just `built`, the prefill.
+PATCHBAY_API void warm_up(Session& session, const Workload& work, bool built);
+/// Takes the times once. `between` is called between two tasks, while nothing is timed.
+PATCHBAY_API RunTimes time_once(Session& session, const Workload& work, const std::function<void()>& between);
+/// The prefill alone, untimed.
+PATCHBAY_API void run_prefill(Session& session, const Workload& work);
+/// Decodes every task through the run's decoder: tokens_per_pass, generated_tokens, and acceptance_rate where something was drafted.
+/// Returns what was generated: [{"name", "kind", "tokens", "text", ...}].
+PATCHBAY_API Json decode_tasks(Session& session, const Workload& work, Json& metrics, const MeasureProgress& progress);
 /// weights_bytes, bits_per_weight, quantized_bits_per_weight, kv_bytes_per_token.
 PATCHBAY_API void add_sizes(const Session& session, Json& metrics);
 

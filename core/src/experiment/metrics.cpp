@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "experiment/comparisons.h"
+
 namespace patchbay {
 namespace {
 
@@ -48,15 +50,18 @@ void add_interval(Json& metrics, const std::string& name, double value, const st
   if (interval) metrics[name + "_ci"] = {interval->low, interval->high};
 }
 
-void add_perplexity(Json& metrics, const TokenScores& scores, const TokenScores* baseline, std::uint64_t seed) {
+void add_perplexity(Json& metrics, const TokenScores& scores, std::uint64_t seed) {
   const Blocks nll(scores, [&](std::int64_t i) { return double{scores.nll[i]}; });
   const auto perplexity = perplexity_of(scores);
   add_interval(metrics, "perplexity", perplexity.value, exp_of(nll.interval(seed)));
   metrics["perplexity_standard_error"] = perplexity.standard_error;
   metrics["scored_tokens"] = perplexity.tokens;
-  if (!baseline) return;
-  const auto difference = nll_difference(scores, *baseline);
+}
+
+void add_perplexity_ratio(Json& metrics, const TokenScores& scores, const TokenScores& baseline, std::uint64_t seed) {
+  const auto difference = nll_difference(scores, baseline);
   add_interval(metrics, "perplexity_ratio", std::exp(difference.mean()), exp_of(difference.interval(seed)));
+  if (const auto test = paired_test(difference.sums, difference.counts)) metrics["perplexity_ratio_p"] = test->p;
 }
 
 void add_nll_difference(Json& metrics, const TokenScores& scores, const TokenScores& other, std::uint64_t seed) {

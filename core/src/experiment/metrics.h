@@ -16,8 +16,9 @@ using Json = nlohmann::ordered_json;
 /// Neighbouring tokens are alike: intervals resample blocks of this many scored tokens (a window's last block may be shorter).
 inline constexpr std::int64_t kBlockTokens = 32;
 
-/// perplexity and, with a baseline's scores, perplexity_ratio: paired, the same blocks drawn for both.
-PATCHBAY_API void add_perplexity(Json& metrics, const TokenScores& scores, const TokenScores* baseline, std::uint64_t seed);
+PATCHBAY_API void add_perplexity(Json& metrics, const TokenScores& scores, std::uint64_t seed);
+/// perplexity_ratio: paired, the same blocks drawn for both; and perplexity_ratio_p, of "it is 1".
+PATCHBAY_API void add_perplexity_ratio(Json& metrics, const TokenScores& scores, const TokenScores& baseline, std::uint64_t seed);
 /// nll_difference: mean of scores - other in nats per token, paired in the same way.
 PATCHBAY_API void add_nll_difference(Json& metrics, const TokenScores& scores, const TokenScores& other, std::uint64_t seed);
 /// kl_nats, top1_agreement, flips. Needs scores that hold a divergence.

@@ -21,7 +21,7 @@ namespace patchbay {
 namespace {
 
 const std::vector<std::string> kKeys = {"name", "note", "model", "device", "base", "sweep", "baseline",
-                                        "tasks", "seed", "repeat", "out", "evaluation"};
+                                        "tasks", "seed", "repeat", "noise", "out", "evaluation"};
 const std::vector<std::string> kTasks = {"perplexity", "divergence", "generation", "throughput", "memory"};
 constexpr std::size_t kLongestName = 200;
 
@@ -78,6 +78,24 @@ std::vector<std::string> read_tasks(const Settings& value) {
     tasks.push_back(std::move(task));
   }
   return tasks;
+}
+
+/// Where there is something to compare with the baseline, unless said otherwise.
+bool read_noise(const Settings* value, const Plan& plan) {
+  if (!value) return plan.runs.size() > 1 && plan.measures_noise();
+  const bool wanted = read_boolean(*value);
+  if (wanted && !plan.measures_noise())
+    throw Error(value->where, "none of the tasks has noise", "one of perplexity, divergence, throughput", "add a task, or leave noise out");
+  return wanted;
+}
+
+/// The baseline once more, in its place as the second run.
+void add_noise_run(Plan& plan) {
+  auto again = plan.runs[0];
+  again.baseline = false;
+  again.noise = true;
+  again.name = "baseline again";
+  plan.runs.insert(plan.runs.begin() + 1, std::move(again));
 }
 
 std::string find_data(const std::string& file, const std::string& yaml_path) {
@@ -315,6 +333,8 @@ Plan read_plan(Settings yaml, const std::string& path, std::span<const std::stri
   if (base.kind != Settings::Kind::map) throw Error(base.where, "is no map", "settings as in docs/measuring.md");
   if (const auto* device = yaml.find("device")) set_path(base, "device", *device);
   plan.runs = RunMaker(yaml, std::move(base)).runs();
+  plan.noise = read_noise(yaml.find("noise"), plan);
+  if (plan.noise) add_noise_run(plan);
   return plan;
 }
 
@@ -346,12 +366,12 @@ Plan plan_file(const std::string& path, std::span<const std::string> assignments
 
 std::string plan_json(const Plan& plan) {
   nlohmann::ordered_json json = {{"name", plan.name}, {"note", plan.note}, {"model", plan.model}, {"model_path", plan.model_path},
-                                 {"out", plan.out},   {"tasks", plan.tasks}, {"seed", plan.seed}, {"repeat", plan.repeat},
+                                 {"out", plan.out},   {"tasks", plan.tasks}, {"seed", plan.seed}, {"repeat", plan.repeat}, {"noise", plan.noise},
                                  {"runs", nlohmann::ordered_json::array()}};
   for (const auto& run : plan.runs) {
     nlohmann::ordered_json labels = nlohmann::ordered_json::object();
     for (const auto& [column, value] : run.labels) labels[column] = value;
-    json["runs"].push_back({{"name", run.name}, {"baseline", run.baseline}, {"labels", labels},
+    json["runs"].push_back({{"name", run.name}, {"baseline", run.baseline}, {"noise", run.noise}, {"labels", labels},
                             {"config", nlohmann::ordered_json::parse(run.config_json)}, {"seed", plan.seed}});
   }
   return json.dump(2);
@@ -365,7 +385,7 @@ std::string plan_table(const Plan& plan) {
   for (std::size_t i = 0; i < plan.runs.size(); ++i) {
     std::vector<std::string> row = {std::to_string(i + 1)};
     for (const auto& [column, value] : plan.runs[i].labels) row.push_back(value);
-    row.push_back(plan.runs[i].baseline ? "baseline" : "");
+    row.push_back(plan.runs[i].baseline ? "baseline" : plan.runs[i].noise ? "baseline again: noise" : "");
     table.rows.push_back(std::move(row));
   }
   return table.text(true);

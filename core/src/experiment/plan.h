@@ -30,21 +30,25 @@ struct PlannedRun {
   RunConfig config;
   std::string config_json;                                    ///< every setting in effect
   bool baseline = false;
+  bool noise = false;      ///< the baseline again: what differs between the two is noise
 };
 
 struct Plan {
   std::string name, note, model;     ///< model: as written
   std::string model_path;
-  std::vector<PlannedRun> runs;      ///< the baseline first
+  std::vector<PlannedRun> runs;      ///< the baseline first, then the baseline again
   std::vector<std::string> tasks;
   std::uint64_t seed = 0;
   int repeat = 3;
+  bool noise = true;                 ///< whether the baseline is measured again
   std::string out;                   ///< folder for the results
   EvaluationSettings evaluation;
   std::string yaml_json;             ///< the experiment as read, assignments applied
 
   bool has(std::string_view task) const;
   bool scores_text() const { return has("perplexity") || has("divergence"); }
+  /// The tasks whose figures the baseline's second measurement shows the noise of.
+  bool measures_noise() const { return scores_text() || has("throughput"); }
   bool decodes() const { return has("generation") || has("throughput"); }
 };
 
@@ -57,7 +61,7 @@ PATCHBAY_API std::shared_ptr<const ModelFile> check_plan(Plan& plan);
 /// Both, from a file.
 PATCHBAY_API Plan plan_file(const std::string& path, std::span<const std::string> assignments = {});
 
-/// {"name", "model", "out", "tasks", "seed", "repeat", "evaluation", "runs": [{"name", "baseline", "labels", "config"}]}
+/// {"name", "model", "out", "tasks", "seed", "repeat", "evaluation", "noise", "runs": [{"name", "baseline", "noise", "labels", "config"}]}
 PATCHBAY_API std::string plan_json(const Plan& plan);
 /// The runs as a table, the baseline marked.
 PATCHBAY_API std::string plan_table(const Plan& plan);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "experiment/comparisons.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -26,6 +27,7 @@ const Key kKeys[] = {
     {"config", &Json::is_object, "an object", false},        {"environment", &Json::is_object, "an object", false},
     {"evaluation", &Json::is_object, "an object", false},    {"paths", &Json::is_object, "an object", false},
     {"model", &Json::is_string, "text", false},              {"model_sha256", &Json::is_string, "text", false},
+    {"noise", &Json::is_boolean, "true or false", false},
     {"seed", &Json::is_number_unsigned, "a number", false},  {"tasks", &Json::is_array, "a list", false},
 };
 
@@ -76,12 +78,15 @@ Json planned_runs(const std::string& folder, RecordSource& source) {
 /// The newest record of each run, in the plan's order.
 std::vector<Json> current(std::vector<Json> records, const Json& runs) {
   std::vector<Json> chosen;
-  const auto newest = [&](const char* key, const Json& value) {
-    return std::find_if(records.rbegin(), records.rend(), [&](const Json& r) { return r.contains(key) && r[key] == value; });
+  // The baseline again has the baseline's settings, and is told from it by `noise`.
+  const auto newest = [&](const char* key, const Json& run, const Json& value) {
+    return std::find_if(records.rbegin(), records.rend(), [&](const Json& r) {
+      return r.contains(key) && r[key] == value && r.value("noise", false) == (run.contains("noise") && run["noise"] == true);
+    });
   };
   for (const auto& run : runs) {
     if (!run.is_object() || !run.contains("config")) continue;
-    const auto found = newest("config", run["config"]);
+    const auto found = newest("config", run, run["config"]);
     if (found == records.rend()) continue;
     chosen.push_back(*found);
     // A record kept from before a change of the sweep has that sweep's labels.
@@ -90,7 +95,7 @@ std::vector<Json> current(std::vector<Json> records, const Json& runs) {
   }
   if (!chosen.empty()) return chosen;
   for (auto& record : records)
-    if (&*newest("run", record["run"]) == &record) chosen.push_back(record);
+    if (&*newest("run", record, record["run"]) == &record) chosen.push_back(record);
   return chosen;
 }
 
@@ -182,6 +187,12 @@ RecordSet read_record_set(std::span<const std::string> folders) {
     std::ranges::move(chosen, std::back_inserter(set.records));
     set.sources.push_back(std::move(source));
   }
+  return set;
+}
+
+RecordSet read_report_set(std::span<const std::string> folders) {
+  auto set = read_record_set(folders);
+  add_adjusted_p(set.records);
   return set;
 }
 

@@ -35,6 +35,9 @@ struct RecordSet {
 /// each run's name. @throws Error for a folder without records, one given twice, or a record that is not sound.
 PATCHBAY_API RecordSet read_record_set(std::span<const std::string> folders);
 
+/// The same for one report: every difference from the baseline has its NAME_p_adjusted, all of the set being one family.
+PATCHBAY_API RecordSet read_report_set(std::span<const std::string> folders);
+
 /// The same records for one table. Where the sources differ, columns `experiment`, `host` or else `folder` are put before the
 /// labels; a setting that another folder varies is filled in from the record's own configuration.
 PATCHBAY_API std::vector<Json> merged_records(const RecordSet& set);

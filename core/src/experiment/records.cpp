@@ -12,13 +12,10 @@ constexpr const char* kRecords = "records.jsonl";
 constexpr const char* kExperiment = "experiment.json";
 constexpr const char* kLock = ".lock";
 
-/// Whole lines of the file; `whole_bytes` is where a torn last line begins.
-std::vector<Json> parse_lines(const std::string& path, std::size_t& whole_bytes) {
-  const auto bytes = read_whole_file(path);
+std::vector<Json> parse_records(const std::string& path) {
   std::vector<Json> records;
-  whole_bytes = 0;
-  for (std::size_t end; (end = bytes.find('\n', whole_bytes)) != std::string::npos; whole_bytes = end + 1) {
-    auto record = Json::parse(bytes.begin() + static_cast<std::ptrdiff_t>(whole_bytes), bytes.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+  for (const auto& line : whole_lines(path)) {
+    auto record = Json::parse(line, nullptr, false);
     if (!record.is_object() || !record.contains("hash") || !record["hash"].is_string())
       throw Error(path + ":" + std::to_string(records.size() + 1), "is no record", {}, "remove the line");
     records.push_back(std::move(record));
@@ -44,6 +41,16 @@ bool holds_results(const fs::path& folder) {
   return false;
 }
 
+/// What a kill left of files that were being written beside their places; the lock says that nobody is writing now.
+void remove_halves(const fs::path& folder) {
+  std::vector<fs::path> halves;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto ending = entry.path().extension().string();  // .part and the writer's process id
+    if (ending.starts_with(".part") && ending.find_first_not_of("0123456789", 5) == std::string::npos) halves.push_back(entry.path());
+  }
+  for (const auto& half : halves) fs::remove(half);
+}
+
 }  // namespace
 
 RecordFolder::RecordFolder(const std::string& path, const std::string& experiment, bool resume) : path_(path) {
@@ -61,18 +68,19 @@ RecordFolder::RecordFolder(const std::string& path, const std::string& experimen
     write_experiment(Json::object({{"name", experiment}}).dump());  // from here on the folder has an owner
   }
   fs::create_directories(fs::path(path) / "scores");
+  remove_halves(path);
+  remove_halves(fs::path(path) / "scores");
   load();
 }
 
 void RecordFolder::load() {
   const auto file = (fs::path(path_) / kRecords).string();
   if (!fs::exists(file)) return;
-  std::size_t whole_bytes = 0;
-  for (auto& record : parse_lines(file, whole_bytes)) {
+  for (auto& record : parse_records(file)) {
     const auto hash = record["hash"].get<std::string>();
     by_hash_[hash] = std::move(record);
   }
-  if (whole_bytes < fs::file_size(file)) fs::resize_file(file, whole_bytes);  // a write that was cut off
+  cut_torn_line(file);
 }
 
 std::string RecordFolder::scores_path(const std::string& hash, const std::string& ending) const {
@@ -84,6 +92,8 @@ std::optional<Json> RecordFolder::find(const std::string& hash) const {
   return found == by_hash_.end() ? std::nullopt : std::optional<Json>(found->second);
 }
 
+std::string RecordFolder::timings_path() const { return (fs::path(path_) / "timings.jsonl").string(); }
+
 void RecordFolder::add(const Json& record) {
   append_line((fs::path(path_) / kRecords).string(), record.dump());
   by_hash_[record.at("hash").get<std::string>()] = record;
@@ -94,8 +104,7 @@ void RecordFolder::write_experiment(const std::string& json) const {
 }
 
 std::vector<Json> read_records(const std::string& path) {
-  std::size_t whole_bytes = 0;
-  return parse_lines(fs::is_directory(path) ? (fs::path(path) / kRecords).string() : path, whole_bytes);
+  return parse_records(fs::is_directory(path) ? (fs::path(path) / kRecords).string() : path);
 }
 
 std::string identity_hash(const nlohmann::json& identity) { return sha256(identity.dump()).substr(0, 16); }

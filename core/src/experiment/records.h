@@ -13,7 +13,7 @@ namespace patchbay {
 
 using Json = nlohmann::ordered_json;
 
-/// Layout: experiment.json (the resolved experiment), records.jsonl, scores/HASH.bin (per token), .lock.
+/// Layout: experiment.json (the resolved experiment), records.jsonl, timings.jsonl, scores/HASH.bin (per token), .lock.
 /// A record is added by one write and flushed: a kill at any moment loses no finished record. One process at a time.
 class PATCHBAY_API RecordFolder {
  public:
@@ -23,6 +23,7 @@ class PATCHBAY_API RecordFolder {
 
   const std::string& path() const { return path_; }
   std::string scores_path(const std::string& hash, const std::string& ending) const;
+  std::string timings_path() const;
   /// The finished record of that hash.
   std::optional<Json> find(const std::string& hash) const;
   /// @throws Error when the disk is full; what was there before stays whole.

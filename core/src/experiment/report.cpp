@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "experiment/comparisons.h"
 #include "experiment/record_set.h"
 #include "experiment/text_table.h"
 #include "utf8.h"
@@ -20,7 +22,10 @@ struct Column {
   double factor = 1;
   const char* unit = "";
   double offset = 0;
+  const char* paired = nullptr;  ///< the column that shows this one's differences: its interval is the one to read
 };
+constexpr const char* kBusy = "busy_share";
+constexpr double kBusyFrom = 0.05;  ///< others with more than this share of the cores disturb a timing
 constexpr Column kColumns[] = {
     {"perplexity", "perplexity"},
     {"perplexity_ratio", "against\nbaseline", 100, "%", -100},
@@ -29,8 +34,11 @@ constexpr Column kColumns[] = {
     {"bits_per_weight", "bits/\nweight"},
     {"kv_bytes_per_token", "KV B/\ntoken"},
     {"peak_rss_bytes", "peak\nMiB", 1.0 / (1 << 20)},
-    {"prefill_tokens_per_s", "prefill\ntokens/s"},
-    {"decode_tokens_per_s", "decode\ntokens/s"},
+    {"prefill_tokens_per_s", "prefill\ntok/s", 1, "", 0, "prefill_speed_ratio"},
+    {"prefill_speed_ratio", "against\nbaseline", 100, "%", -100},
+    {"decode_tokens_per_s", "decode\ntok/s", 1, "", 0, "decode_speed_ratio"},
+    {"decode_speed_ratio", "against\nbaseline", 100, "%", -100},
+    {kBusy, "busy", 100, "%"},
     {"acceptance_rate", "accepted", 100, "%"},
     {"tokens_per_pass", "tokens/\npass"},
 };
@@ -42,8 +50,15 @@ const Json* metric_of(const Json& record, const std::string& name) {
   return found == metrics->end() || found->is_null() ? nullptr : &*found;
 }
 
-bool shows(std::span<const Json> records, const char* metric) {
-  return std::ranges::any_of(records, [&](const Json& record) { return metric_of(record, metric) != nullptr; });
+double number_of(const Json& record, const std::string& name, double missing) {
+  const auto* value = metric_of(record, name);
+  return value && value->is_number() ? value->get<double>() : missing;
+}
+
+bool shows(std::span<const Json> records, const std::string& metric) {
+  return std::ranges::any_of(records, [&](const Json& record) {
+    return metric == kBusy ? number_of(record, metric, 0) > kBusyFrom : metric_of(record, metric) != nullptr;
+  });
 }
 
 /// Passes count where something is drafted; the peak counts where the model ran before it was read, for speed or for texts.
@@ -58,17 +73,19 @@ std::string plain(double value) {
   return fmt::format("{:.2f}", value);
 }
 
-std::string cell(const Json& record, const Column& column) {
+std::string cell(const Json& record, const Column& column, bool with_interval) {
   const auto* value = metric_of(record, column.metric);
   if (!value || !value->is_number()) return "-";
   const double shown = value->get<double>() * column.factor + column.offset;
+  if (column.metric == std::string_view(kBusy)) return fmt::format("{:.0f}%", shown);
   const auto* interval = metric_of(record, std::string(column.metric) + "_ci");
-  if (!interval || !interval->is_array() || interval->size() != 2 || !(*interval)[0].is_number() || !(*interval)[1].is_number())
+  if (!with_interval || !interval || !interval->is_array() || interval->size() != 2 || !(*interval)[0].is_number() || !(*interval)[1].is_number())
     return plain(shown) + column.unit;
   const double half = ((*interval)[1].get<double>() - (*interval)[0].get<double>()) / 2 * column.factor;
   return plus_minus(shown, half) + column.unit;
 }
 
+bool is_noise(const Json& record) { return record.value("noise", false); }
 bool is_baseline(const Json& record) { return record.value("baseline", false); }
 
 /// The columns in which the runs differ, in the order of the first record.
@@ -79,6 +96,47 @@ std::vector<std::string> label_columns(std::span<const Json> records) {
       for (const auto& [name, value] : labels->items())
         if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   return names;
+}
+
+/// Whether a difference holds when all of the table are looked at together; nothing where it was not tested.
+std::optional<bool> stands_out(const Json& record, const std::string& metric) {
+  const double p = number_of(record, metric + "_p_adjusted", -1);
+  return p < 0 ? std::nullopt : std::optional<bool>(p < kFamilyError);
+}
+
+std::string comparisons_legend(std::span<const Json> records) {
+  const auto tested = [](const Json& record) {
+    return std::ranges::count_if(kColumns, [&](const Column& column) { return stands_out(record, column.metric).has_value(); });
+  };
+  std::ptrdiff_t count = 0;
+  for (const auto& record : records) count += tested(record);
+  if (count == 0) return "";
+  return fmt::format("! a difference from the baseline that holds among the {} of this table: paired t-tests, p-values adjusted by Holm (1979), so that at most\n"
+                     "  {:.0f} of 100 such tables have a wrong mark. Without it a difference may be chance, whatever its own interval says.\n",
+                     count, 100 * kFamilyError);
+}
+
+/// The largest difference of a speed that the interval of the baseline's second measurement holds, in percent; less than 0: unknown.
+double noise_of(std::span<const Json> records, const char* metric) {
+  double largest = -1;
+  for (const auto& record : records)
+    if (const auto* interval = is_noise(record) ? metric_of(record, std::string(metric) + "_ci") : nullptr)
+      for (const auto& end : *interval) largest = std::max(largest, 100 * std::fabs(end.get<double>() - 1));
+  return largest;
+}
+
+std::string noise_legend(std::span<const Json> records) {
+  const auto again = std::ranges::find_if(records, is_noise);
+  if (again == records.end()) return "";
+  std::string text = "Baseline again, noise alone: ";
+  const double prefill = noise_of(records, "prefill_speed_ratio"), decode = noise_of(records, "decode_speed_ratio");
+  const auto percent = [](double value) { return fmt::format("{:.{}f}%", value, value < 10 ? 1 : 0); };
+  if (prefill >= 0) text += "differences of speed up to " + percent(prefill) + " (prefill)" + (decode >= 0 ? " and " + percent(decode) + " (decode)" : "") + " mean nothing here";
+  const auto split = record_text(*again, {"evaluation", "batch_split"});
+  if (split != "?")
+    text += fmt::format("{}quality on {} of the windows,\n  computed in batches of {} tokens", prefill >= 0 ? "; " : "",
+                        escaped(record_text(*again, {"evaluation", "windows"}), 20), escaped(split, 20));
+  return text + ".\n";
 }
 
 /// A long dotted title stands on two lines.
@@ -115,12 +173,19 @@ std::string common_text(std::span<const Json> records, std::initializer_list<con
   return equal ? escaped(first, 120) : "several";
 }
 
-std::string report_legend(std::span<const Json> records) {
-  const auto shown = [&](const char* metric) { return shows(records, metric); };
-  std::string text = "* the baseline. ± is half of a 95% interval (percentile bootstrap, 1000 resamples).\n";
+std::vector<Json> without_noise(std::vector<Json> records) {
+  std::erase_if(records, is_noise);
+  return records;
+}
+
+std::string report_legend(std::span<const Json> all) {
+  const auto runs = without_noise({all.begin(), all.end()});
+  const std::span<const Json> records = runs.empty() ? all : std::span<const Json>(runs);
+  const auto shown = [&](const char* metric) { return shows(all, metric); };
+  std::string text = "* the baseline. ± is half of a 95% interval.\n" + comparisons_legend(records) + noise_legend(all);
   if (shown("perplexity") || shown("kl_nats"))
     text += fmt::format("Quality: text {} (sha256 {:.8}), protocol {}: {} windows of {} tokens, scored from token {} on, BOS {};\n"
-                        "  intervals resample blocks of 32 scored tokens, paired with the baseline.\n",
+                        "  intervals (percentile bootstrap, 1000 resamples) resample blocks of 32 scored tokens, paired with the baseline.\n",
                         common_text(records, {"evaluation", "text"}), common_text(records, {"evaluation", "text_sha256"}),
                         common_text(records, {"evaluation", "protocol"}), common_text(records, {"evaluation", "windows"}),
                         common_text(records, {"evaluation", "window"}), common_text(records, {"evaluation", "first_scored"}),
@@ -128,9 +193,12 @@ std::string report_legend(std::span<const Json> records) {
   if (shown("kl_nats") && common_text(records, {"config", "activations"}) != "fp32")
     text += "  activations are rounded to 8 bits: that alone sets runs a few 10^-3 nats apart, whatever differs (docs/measuring.md).\n";
   if (shown("decode_tokens_per_s") || shown("prefill_tokens_per_s"))
-    text += fmt::format("Speed: medians of {} repeats that follow each other, one sequence, {} threads, {};\n"
-                        "  intervals resample the repeats (3 hold the median 75 times of 100, 6 hold it 97 times), not what changes between runs.\n",
-                        common_text(records, {"repeat"}), common_text(records, {"environment", "threads"}), common_text(records, {"environment", "cpu"}));
+    text += fmt::format("Speed: one sequence, {} threads, {}; medians of {} rounds in which each run is measured once, in drawn order;\n"
+                        "  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds.\n",
+                        common_text(records, {"environment", "threads"}), common_text(records, {"environment", "cpu"}), common_text(records, {"repeat"}));
+  if (shown(kBusy))
+    text += fmt::format("Busy: share of the cores' time that other programs took meanwhile. Above {:.0f}% a speed says as much about them as about the run.\n",
+                        100 * kBusyFrom);
   if (shown("acceptance_rate")) text += "Accepted: draft tokens kept, of those proposed; intervals resample the prompts.\n";
   return text;
 }
@@ -144,13 +212,19 @@ ReportGrid report_grid(std::span<const Json> records) {
   std::vector<const Column*> columns;
   for (const auto& column : kColumns)
     if (shows(records, column.metric) && says_something(records, column.metric)) columns.push_back(&column);
-  for (const auto* column : columns) grid.header.emplace_back(column->title);
   for (const auto& record : records) {
     std::vector<std::string> row;
-    for (const auto& name : labels) row.push_back(escaped(record_text(record, {"labels", name.c_str()}), 60));
+    for (const auto& name : labels) row.push_back(is_noise(record) ? "" : escaped(record_text(record, {"labels", name.c_str()}), 60));
     if (labels.empty()) row.push_back(escaped(record_text(record, {"run"}), 60));
-    for (const auto* column : columns) row.push_back(cell(record, *column));
+    if (is_noise(record)) row[0] = "baseline again";
     grid.rows.push_back(std::move(row));
+  }
+  for (const auto* column : columns) {
+    grid.header.emplace_back(column->title);
+    const bool tested = std::ranges::any_of(records, [&](const Json& record) { return stands_out(record, column->metric).has_value(); });
+    const bool with_interval = !column->paired || !shows(records, column->paired);
+    for (std::size_t i = 0; i < records.size(); ++i)
+      grid.rows[i].push_back(cell(records[i], *column, with_interval) + (!tested ? "" : stands_out(records[i], column->metric).value_or(false) ? "!" : " "));
   }
   return grid;
 }

@@ -19,6 +19,8 @@ struct ReportGrid {
   std::size_t labels = 0;                      ///< so many columns say where the runs differ; the others are figures
 };
 PATCHBAY_API ReportGrid report_grid(std::span<const nlohmann::ordered_json> records);
+/// The records but those of the baseline measured again, which is no run of its own.
+PATCHBAY_API std::vector<nlohmann::ordered_json> without_noise(std::vector<nlohmann::ordered_json> records);
 /// How the figures of the table came about, for a reader who sees nothing else.
 PATCHBAY_API std::string report_legend(std::span<const nlohmann::ordered_json> records);
 /// The text at a path of a record, "?" where there is none; `common`: what all records have there, or "several".
@@ -31,7 +33,7 @@ PATCHBAY_API std::string report_table(std::span<const nlohmann::ordered_json> re
 /// The table of one folder or of several, and what a reader must know of them: the rule of the baselines, what is left out or missing.
 PATCHBAY_API std::string report_text(const RecordSet& set, bool utf8, std::size_t columns = 0);
 
-/// One row per run with all digits: experiment, folder, run, hash, baseline, labels (label.NAME), every metric, with NAME_low and
+/// One row per run with all digits: experiment, folder, run, hash, baseline, noise, labels (label.NAME), every metric, with NAME_low and
 /// NAME_high where it has an interval; repeats (NAME_values) separated by spaces. RFC 4180, without a value: empty.
 PATCHBAY_API std::string report_csv(const RecordSet& set);
 

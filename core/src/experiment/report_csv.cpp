@@ -45,7 +45,7 @@ Json entry(const Json& object, const std::string& name) { return object.contains
 
 std::string report_csv(const RecordSet& set) {
   const auto labels = keys_of(set.records, "labels"), metrics = keys_of(set.records, "metrics");
-  std::vector<std::string> header = {"experiment", "folder", "run", "hash", "baseline"};
+  std::vector<std::string> header = {"experiment", "folder", "run", "hash", "baseline", "noise"};
   for (const auto& name : labels) header.push_back(quoted("label." + name));
   for (const auto& name : metrics) {
     if (!name.ends_with("_ci")) {
@@ -61,7 +61,8 @@ std::string report_csv(const RecordSet& set) {
   for (std::size_t i = 0; i < set.records.size(); ++i) {
     const auto& record = set.records[i];
     std::vector<std::string> row = {field(record["name"]), quoted(set.sources[set.source_of[i]].folder), field(record["run"]),
-                                    field(record["hash"]), record.value("baseline", false) ? "true" : "false"};
+                                    field(record["hash"]), record.value("baseline", false) ? "true" : "false",
+                                    record.value("noise", false) ? "true" : "false"};
     for (const auto& name : labels) row.push_back(field(entry(record.value("labels", Json::object()), name)));
     for (const auto& name : metrics) {
       const auto value = entry(record["metrics"], name);

@@ -183,7 +183,8 @@ std::string configuration(const RecordSet& set) {
       text += folded("Every setting in effect of " + name, settings_text(record.value("config", Json::object())), set.sources.size() == 1);
       continue;
     }
-    rows.push_back({name, changes_text(reference.value("config", Json::object()), record.value("config", Json::object()))});
+    rows.push_back({name, record.value("noise", false) ? "nothing: the baseline, measured again"
+                                                       : changes_text(reference.value("config", Json::object()), record.value("config", Json::object()))});
   }
   if (rows.empty()) return text;
   auto list = table({"run", "what differs from it in the effective settings"}, rows, 2);
@@ -279,7 +280,7 @@ std::string report_html(const RecordSet& set, const std::vector<Plot>& plots, co
   page += section("Results", results(set, records));
   page += section("Quality against bytes and against speed", plots_part(plots, remark));
   page += section("Configuration", configuration(set));
-  page += section("Environment", environment(records));
+  page += section("Environment", environment(without_noise(records)));
   page += section("To reproduce", reproduction(set));
   return page + "</body>\n</html>\n";
 }

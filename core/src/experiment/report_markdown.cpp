@@ -54,7 +54,8 @@ std::string report_markdown(const RecordSet& set) {
     end = std::min(legend.find('\n', begin), legend.size());
     auto line = legend.substr(begin, end - begin);
     line.erase(0, line.find_first_not_of(' '));
-    text += literal(line) + (end + 1 < legend.size() && !line.ends_with(';') ? "<br>\n" : "\n");  // ";": the line goes on
+    const bool goes_on = legend.compare(std::min(end + 1, legend.size()), 2, "  ") == 0;  // the next line is indented
+    text += literal(line) + (end + 1 < legend.size() && !goes_on ? "<br>\n" : "\n");
   }
   return text;
 }

@@ -72,7 +72,8 @@ Json or_null(const std::optional<double>& value) { return value ? Json(*value) :
 }  // namespace
 
 std::vector<Plot> report_plots(const RecordSet& set) {
-  const auto records = merged_records(set);
+  const auto records = without_noise(merged_records(set));
+  if (records.empty()) return {};
   for (const char* key : {"text_sha256", "protocol", "window", "windows"})
     if (common_text(records, {"evaluation", key}) == "several") return {};
   const bool one_model = common_text(records, {"model_sha256"}) != "several";
