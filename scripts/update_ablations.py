@@ -25,9 +25,9 @@ def output_of(program, *arguments):
 
 def table_of(program, name):
     config, folder = f"configs/ablations/{name}.yaml", f"results/ablations/{name}"
-    output_of(program, "run", config, "--out", folder, "--resume")
+    output_of(program, "run", config, "--out", folder, "--resume", "--quiet")
     made = json.loads(output_of(program, "report", folder, "--json"))["records"][0]["environment"]
-    return (f"```\n{output_of(program, 'report', folder)}\n```\n\n"
+    return (f"{output_of(program, 'report', folder, '--markdown')}\n\n"
             f"By `scripts/update_ablations.py {name}`, which is `patchbay run {config} --out {folder}`; {made['cpu']}, "
             f"{made['threads']} threads, commit {made['commit'][:12]}, {made['started'][:10]}.\n")
 
