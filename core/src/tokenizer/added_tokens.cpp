@@ -60,6 +60,7 @@ void AddedTokens::split(std::string_view text, bool parse_special, FunctionRef<v
     const Found found = find(text, from);
     if (found.token == nullptr) break;
     from = found.end;
+    if (found.begin < done) continue;  // white space that the token before has swallowed
     if (found.token->special && !parse_special) continue;
     if (found.token->single_word && (ends_with_word(text.substr(0, found.begin)) || starts_with_word(text.substr(found.end)))) continue;
     std::size_t begin = found.begin, end = found.end;

@@ -22,10 +22,21 @@ void from_byte_level(Pieces& pieces) {
   }
 }
 
+/// A run of byte tokens is one piece.
 void from_byte_tokens(Pieces& pieces) {
+  Pieces merged;
+  bool bytes_before = false;
   for (std::string& piece : pieces) {
-    if (const auto byte = byte_of_text(piece)) piece.assign(1, static_cast<char>(*byte));
+    const auto byte = byte_of_text(piece);
+    if (byte) piece.assign(1, static_cast<char>(*byte));
+    if (byte && bytes_before) {
+      merged.back() += piece;
+    } else {
+      merged.push_back(std::move(piece));
+    }
+    bytes_before = byte.has_value();
   }
+  pieces = std::move(merged);
 }
 
 std::string stripped(std::string_view text, const decoders::Strip& how) {

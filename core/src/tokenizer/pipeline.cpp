@@ -29,7 +29,8 @@ std::vector<AddedToken> added_tokens(const TokenizerDescription& description, co
   for (const AddedToken& token : description.added_tokens) {
     if (token.normalized != normalized) continue;
     tokens.push_back(token);
-    if (normalized) tokens.back().content = normalizer.apply(token.content);
+    std::string content = normalized ? normalizer.apply(token.content) : "";
+    if (!content.empty()) tokens.back().content = std::move(content);
   }
   return tokens;
 }

@@ -134,6 +134,23 @@ class Translation {
     copy(close + 1 - at_);
   }
 
+  void posix_class() {
+    constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
+        {"alnum", R"(\p{Alphabetic}\p{Nd})"}, {"alpha", R"(\p{Alphabetic})"}, {"blank", R"(\p{Zs}\t)"},   {"cntrl", R"(\p{Cc})"},
+        {"digit", R"(\p{Nd})"},               {"lower", R"(\p{Lowercase})"},  {"punct", R"(\p{P}\p{S})"}, {"space", kSpace},
+        {"upper", R"(\p{Uppercase})"},        {"word", kWord},                {"xdigit", kHexDigit}};
+    const std::size_t close = pattern_.find(":]", at_);
+    if (close == std::string_view::npos) refuse("[: without :]");
+    const std::string_view name = pattern_.substr(at_ + 2, close - at_ - 2);
+    for (const auto& [given, members] : kClasses) {
+      if (name != given) continue;
+      out_ += members;
+      at_ = close + 2;
+      return;
+    }
+    refuse(fmt::format("[:{}:]", escaped(name, 30)));
+  }
+
   void character_class() {
     copy(1);
     if (ahead("^")) copy(1);
@@ -142,9 +159,7 @@ class Translation {
       if (at_ >= pattern_.size()) refuse("a [ without its ]");
       if (ahead("&&")) refuse("&& in [ ]");
       if (ahead("[:")) {
-        const std::size_t close = pattern_.find(":]", at_);
-        if (close == std::string_view::npos) refuse("[: without :]");
-        copy(close + 2 - at_);
+        posix_class();
       } else if (pattern_[at_] == '[') {
         refuse("[ inside [ ]");
       } else if (pattern_[at_] == '\\') {
