@@ -19,7 +19,12 @@ struct ListOptions { std::string what; bool json = false; };                    
 struct DescribeOptions { std::string name; bool json = false; bool markdown = false; };
 struct CheckOptions { std::string file; bool json = false; };
 struct InspectOptions { ModelOptions model; bool tensors = false; };
-struct TokenizeOptions { ModelOptions model; std::optional<std::string> text, file; bool parse_special = false, add_special = false; };
+struct TokenizeOptions {
+  ModelOptions model;
+  std::string tokenizer;                 ///< a file or folder apart from the model; "": the model's own
+  std::optional<std::string> text, file;
+  bool parse_special = false, add_special = false;
+};
 struct LogitsOptions { ModelOptions model; std::optional<std::string> prompt; std::vector<int> tokens; int top = 10; };
 struct GenerateOptions {
   ModelOptions model;

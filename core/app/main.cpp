@@ -128,6 +128,8 @@ void add_tokenize(CLI::App& app, Outcome& outcome) {
       app, outcome, "tokenize", "The tokens of a text",
       [](CLI::App& command, TokenizeOptions& options) {
         model(command, options.model);
+        command.get_option("--model")->required(false);
+        command.add_option("--tokenizer", options.tokenizer, "Instead of --model: a tokenizer.json, a folder that holds one, or a GGUF file");
         command.add_option("text", options.text, "The text");
         command.add_option("--file", options.file, "A file that holds the text");
         command.add_flag("--parse-special", options.parse_special, "Text of special tokens becomes those tokens");

@@ -1,4 +1,4 @@
-// patchbay tokenize TEXT | --file F: the tokens of a text.
+// patchbay tokenize --model M | --tokenizer T, TEXT | --file F: the tokens of a text.
 //
 // --json: {"tokens": [..]}; plain: one line per token, its number and its bytes, made safe for a terminal.
 #include <fmt/core.h>
@@ -19,7 +19,8 @@ int tokenize(const TokenizeOptions& options) {
   if (!options.file && !options.text) throw Error("tokenize", "nothing to tokenise", "TEXT, or --file F");
   if (!settings.empty()) run_config(settings, options.model.threads);  // no setting changes tokens, but a wrong one is an error
   const std::string text = options.file ? read_whole_file(*options.file) : *options.text;
-  const auto tokenizer = make_tokenizer(*ModelFile::open(find_model(options.model.model)));
+  if (options.model.model.empty() == options.tokenizer.empty()) throw Error("tokenize", "one tokenizer is needed", "--model M, or --tokenizer T");
+  const auto tokenizer = load_tokenizer(options.tokenizer.empty() ? find_model(options.model.model) : options.tokenizer);
   const std::vector<Token> tokens = tokenizer->encode(text, options.parse_special, options.add_special);
   if (options.model.json) {
     fmt::print("{}\n", nlohmann::json({{"tokens", tokens}}).dump());

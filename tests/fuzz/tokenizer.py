@@ -118,7 +118,11 @@ def random_pipeline(rng, models):
     data = json.loads(models[rng.choice(["llama2", "mistral", "gemma", "t5", "unigram_bytes", "bert_bpe"])])
     charsmap = json.loads(models["t5"])["normalizer"]["normalizers"][0]["precompiled_charsmap"]
     data["normalizer"] = {"type": "Sequence", "normalizers": [random_normalizer(rng, charsmap) for _ in range(rng.randint(0, 3))]}
-    data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [random_pre_tokenizer(rng) for _ in range(rng.randint(0, 3))]}
+    steps = [random_pre_tokenizer(rng) for _ in range(rng.randint(0, 3))]
+    for step in steps[1:]:
+        if step.get("prepend_scheme") == "first":
+            step["prepend_scheme"] = "never"  # `tokenizers` asks where in the original text a piece stands; we know it before the first cut
+    data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
     data["decoder"] = random_decoder(rng)
     number = 1 + max([added["id"] for added in data["added_tokens"]] + [len(data["model"]["vocab"]) - 1])
     contents = rng.sample(["<a>", "<|b|>", "and", "é", "E\u0301", "  ", "界面", "\n\n", "1", "<a><a>", "ing"], rng.randint(0, 5))
@@ -126,6 +130,8 @@ def random_pipeline(rng, models):
         in_vocab = content in data["model"]["vocab"] or any(content == entry[0] for entry in data["model"]["vocab"] if isinstance(entry, list))
         if in_vocab:
             continue  # its number is the vocabulary's
+        if Tokenizer.from_str(json.dumps({**data, "added_tokens": []})).normalizer.normalize_str(content) == "":
+            continue  # `tokenizers` then matches the empty text, everywhere
         data["added_tokens"].append(random_added(rng, content, number, content.startswith("<")))
         number += 1
     return json.dumps(data)
@@ -167,7 +173,7 @@ def report(name, text, parse, wanted, answer, theirs=None):
     print(f"DIFFERENCE in {name}, special tokens {'parsed' if parse else 'not parsed'}\ntext   {text!r}\nwanted {wanted}\nours   {answer}")
     if theirs is not None:
         data = json.loads(theirs.to_str())
-        print(json.dumps({key: data[key] for key in ("normalizer", "pre_tokenizer", "decoder", "added_tokens")}, ensure_ascii=False)[:3000])
+        print(json.dumps({key: data[key] for key in ("normalizer", "pre_tokenizer", "decoder", "added_tokens")}, ensure_ascii=False)[-3000:])
     raise SystemExit(1)
 
 

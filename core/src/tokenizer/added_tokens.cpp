@@ -38,6 +38,7 @@ bool starts_with_word(std::string_view text) { return !text.empty() && is_word(f
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  std::ranges::stable_partition(tokens_, &AddedToken::special);  // of tokens that read the same, a special one counts
   std::vector<Trie::Key> keys;
   for (std::size_t i = 0; i < tokens_.size(); ++i) keys.push_back({tokens_[i].content, static_cast<std::int32_t>(i)});
   trie_ = Trie(std::move(keys));
@@ -60,12 +61,12 @@ void AddedTokens::split(std::string_view text, bool parse_special, FunctionRef<v
     const Found found = find(text, from);
     if (found.token == nullptr) break;
     from = found.end;
-    if (found.begin < done) continue;  // white space that the token before has swallowed
     if (found.token->special && !parse_special) continue;
     if (found.token->single_word && (ends_with_word(text.substr(0, found.begin)) || starts_with_word(text.substr(found.end)))) continue;
     std::size_t begin = found.begin, end = found.end;
     if (found.token->lstrip) begin = std::max(begin - spaces_at_end(text.substr(0, begin)), done);
     if (found.token->rstrip) end += spaces_at_start(text.substr(end));
+    if (begin >= end) continue;  // white space that the token before has swallowed
     if (begin > done) part(done, begin, -1);
     part(begin, end, found.token->token);
     done = end;

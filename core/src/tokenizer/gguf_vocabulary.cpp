@@ -78,6 +78,7 @@ class Reader {
       types = array_of<std::vector<std::int64_t>>("token_type", "an array of i32");
       if (types.size() != texts.size()) fail("token_type", "array length mismatch", fmt::format("{} entries", texts.size()));
     }
+    vocabulary().reserve(texts.size());
     for (std::size_t id = 0; id < texts.size(); ++id) {
       const auto token = static_cast<Token>(id);
       const bool added = types[id] == kUserDefined && !is_known_end(texts[id]);  // what ends an answer is no text, whatever the file says

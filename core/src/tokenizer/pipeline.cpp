@@ -29,8 +29,7 @@ std::vector<AddedToken> added_tokens(const TokenizerDescription& description, co
   for (const AddedToken& token : description.added_tokens) {
     if (token.normalized != normalized) continue;
     tokens.push_back(token);
-    std::string content = normalized ? normalizer.apply(token.content) : "";
-    if (!content.empty()) tokens.back().content = std::move(content);
+    if (normalized) tokens.back().content = normalizer.apply(token.content);  // one that vanishes is never found
   }
   return tokens;
 }
@@ -43,13 +42,20 @@ bool spells_bytes(const TokenizerDescription& description) {
   return std::ranges::any_of(description.pre_tokenizer, is_byte_level) || std::ranges::any_of(description.normalizer, normalizes_bytes);
 }
 
+bool asks_for_start(const TokenizerDescription& description) {
+  return std::ranges::any_of(description.pre_tokenizer, [](const PreTokenizerStep& step) {
+    const auto* metaspace = std::get_if<pre_tokenizers::Metaspace>(&step);
+    return metaspace != nullptr && metaspace->prepend == pre_tokenizers::Metaspace::Prepend::first;
+  });
+}
+
 class Pipeline : public Tokenizer {
  public:
   explicit Pipeline(TokenizerDescription description)
       : description_(std::move(description)), normalizer_(description_.normalizer), pre_tokenizer_(description_.pre_tokenizer),
         model_(make_model(description_)), raw_tokens_(added_tokens(description_, normalizer_, false)),
         normalized_tokens_(added_tokens(description_, normalizer_, true)), decoder_(description_.decoder),
-        byte_level_(spells_bytes(description_)) {
+        byte_level_(spells_bytes(description_)), asks_for_start_(asks_for_start(description_)) {
     decode_pieces();
   }
 
@@ -137,9 +143,12 @@ class Pipeline : public Tokenizer {
 
   void encode_text(std::string_view text, bool at_start, Run& run) const {
     if (normalizer_.empty()) return encode_normalized(text, at_start, run);
-    // What follows a first character that vanished does not stand at the start of the original text, and that is what counts.
-    const bool first_stays = at_start && !normalizer_.apply(text.substr(0, first_utf8_unit(text).bytes)).empty();
-    encode_normalized(normalizer_.apply(text), first_stays, run);
+    const std::string normalized = normalizer_.apply(text);
+    encode_normalized(normalized, at_start && !(asks_for_start_ && first_vanished(text, normalized)), run);
+  }
+  /// What follows a first character that vanished does not stand at the start of the original text, and that is what counts.
+  bool first_vanished(std::string_view text, std::string_view normalized) const {
+    return normalizer_.apply(text.substr(first_utf8_unit(text).bytes)) == normalized;
   }
 
   void encode_normalized(std::string_view text, bool at_start, Run& run) const {
@@ -170,9 +179,10 @@ class Pipeline : public Tokenizer {
   std::unique_ptr<TokenModel> model_;
   AddedTokens raw_tokens_, normalized_tokens_;
   Decoder decoder_;
-  bool byte_level_;  ///< texts are spelled in the byte alphabet before they reach the model
-  std::string pieces_;                    ///< what each token stands for, one after the other
-  std::vector<std::size_t> piece_begins_; ///< and the end
+  bool byte_level_;      ///< texts are spelled in the byte alphabet before they reach the model
+  bool asks_for_start_;  ///< whether a piece begins the text makes a difference
+  std::string pieces_;                     ///< what each token stands for, one after the other
+  std::vector<std::size_t> piece_begins_;  ///< and the end
 };
 
 }  // namespace

@@ -53,12 +53,13 @@ Regex::~Regex() = default;
 Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 
-// An empty match right behind another match does not count, and an empty match never stops the search: as Oniguruma's callers do.
+// An empty match right behind another match does not count, an empty match never stops the search, and an empty text is not searched: as
+// Oniguruma's callers have it.
 void Regex::parts(std::string_view text, FunctionRef<void(std::size_t, std::size_t, bool)> part) const {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   std::size_t done = 0, from = 0;
   bool matched_before = false;
-  while (from <= text.size()) {
+  while (from <= text.size() && !text.empty()) {
     std::uint32_t options = PCRE2_NO_UTF_CHECK;
     int found = pcre2_match(code_->compiled.get(), subject, text.size(), from, options, match_room(), code_->limits.get());
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter has the heap

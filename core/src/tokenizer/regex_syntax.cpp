@@ -11,8 +11,9 @@ namespace {
 
 // Unicode's White_Space, as members of a class. PCRE2's own \s also takes U+180E, which lost that property in Unicode 6.3.
 constexpr std::string_view kSpace = R"(\t-\r\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-// \w takes marks, which PCRE2's does not, and no numbers but decimal digits and letters.
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// [:word:] takes marks, which PCRE2's does not, and no numbers but decimal digits and letters; \w also takes the ones of Latin-1, as tried.
+constexpr std::string_view kPosixWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 constexpr std::string_view kHexDigit = "0-9A-Fa-f";
 
 class Translation {
@@ -138,7 +139,7 @@ class Translation {
     constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
         {"alnum", R"(\p{Alphabetic}\p{Nd})"}, {"alpha", R"(\p{Alphabetic})"}, {"blank", R"(\p{Zs}\t)"},   {"cntrl", R"(\p{Cc})"},
         {"digit", R"(\p{Nd})"},               {"lower", R"(\p{Lowercase})"},  {"punct", R"(\p{P}\p{S})"}, {"space", kSpace},
-        {"upper", R"(\p{Uppercase})"},        {"word", kWord},                {"xdigit", kHexDigit}};
+        {"upper", R"(\p{Uppercase})"},        {"word", kPosixWord},                {"xdigit", kHexDigit}};
     const std::size_t close = pattern_.find(":]", at_);
     if (close == std::string_view::npos) refuse("[: without :]");
     const std::string_view name = pattern_.substr(at_ + 2, close - at_ - 2);

@@ -59,6 +59,7 @@ class Reader {
     bpe.byte_fallback = model.boolean_or("byte_fallback", false);
     bpe.whole_pieces = model.boolean_or("ignore_merges", false);
     const JsonNode vocab = model.at("vocab");
+    vocabulary().reserve(vocab.size());
     vocab.members([&](std::string_view text, const JsonNode& number) {
       check_number(number, vocab.size());
       const bool is_byte = bpe.byte_fallback && byte_of_text(text);
@@ -111,6 +112,7 @@ class Reader {
     unigram.byte_fallback = model.boolean_or("byte_fallback", false);
     const JsonNode vocab = model.at("vocab");
     if (vocab.size() == 0) vocab.fail("is empty");
+    vocabulary().reserve(vocab.size());
     Token token = 0;
     vocab.elements([&](const JsonNode& entry) {
       if (!entry.is_array() || entry.size() != 2) entry.fail("is no pair", "[text, score]");

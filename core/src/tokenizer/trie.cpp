@@ -12,7 +12,9 @@ Trie::Trie(std::vector<Key> keys) {
   labels_ += '\0';
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     auto [begin, end, depth] = ranges[node];
-    for (; begin < end && keys[begin].text.size() == depth; ++begin) nodes_[node].value = depth > 0 ? keys[begin].value : -1;
+    for (; begin < end && keys[begin].text.size() == depth; ++begin) {
+      if (depth > 0 && nodes_[node].value < 0) nodes_[node].value = keys[begin].value;
+    }
     nodes_[node].first_child = static_cast<std::uint32_t>(nodes_.size());
     while (begin < end) {
       const char label = keys[begin].text[depth];

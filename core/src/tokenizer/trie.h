@@ -15,7 +15,7 @@ class Trie {
   struct Key { std::string text; std::int32_t value; };
 
   Trie() : Trie(std::vector<Key>()) {}
-  /// Values are 0 or more. Of equal keys the last counts; an empty key is never found.
+  /// Values are 0 or more. Of equal keys the first counts; an empty key is never found.
   explicit Trie(std::vector<Key> keys);
 
   /// Calls found(length, value) for each key that begins `text`, the shortest first.

@@ -23,6 +23,8 @@ class Vocabulary {
   Vocabulary() = default;
   Vocabulary(Vocabulary&&) = default;  // not copied: by_text_ points into texts_
   Vocabulary& operator=(Vocabulary&&) = default;
+  /// Room for so many tokens.
+  void reserve(std::size_t tokens) { by_text_.reserve(tokens); }
   /// Numbers may come in any order and leave holes. False when the number or, among normal tokens, the text is taken.
   bool add(Token token, std::string text, TokenType type);
   /// Takes the text of a special token from the model's sight.
