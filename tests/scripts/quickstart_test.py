@@ -44,7 +44,7 @@ class QuickStart(unittest.TestCase):
         self.assertIn("OFFLINE", (self.root / "results/quickstart-offline/report.html").read_text(encoding="utf-8"))
         self.assertFalse((self.root / "results/quickstart").exists())
         records = [json.loads(line) for line in (self.root / "results/quickstart-offline/records.jsonl").read_text().splitlines()]
-        self.assertEqual(len(records), 12)
+        self.assertEqual(len(records), 13)  # twelve runs, and the baseline again
         self.assertEqual({record["model"] for record in records}, {"tiny-shakespeare"})
 
     def test_with_the_model_it_is_the_quick_start_and_says_nothing_of_being_offline(self):
