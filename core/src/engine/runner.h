@@ -8,7 +8,7 @@
 
 namespace patchbay {
 
-class EngineRunner : public ModelRunner {
+class PATCHBAY_API EngineRunner : public ModelRunner {
  public:
   EngineRunner(const ModelSpec& spec, Transformer& transformer, KvStore& store, int max_sequences, std::int64_t max_tokens);
   int vocabulary() const override { return spec_.vocabulary; }

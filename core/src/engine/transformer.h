@@ -24,7 +24,7 @@ struct StepPlan {
   bool hidden = false;                      ///< final hidden states of all rows are wanted
 };
 
-class Transformer {
+class PATCHBAY_API Transformer {
  public:
   Transformer(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, Attention& attention, KvStore& store, ActivationMode mode);
   /// The store must have grown for every sequence of the plan. The result is valid until the next call.

@@ -81,6 +81,7 @@ std::int64_t rows_of(const FileTensor& tensor);
 void check_weights(const ModelFile& file, const WeightPlan& plan);
 /// See Session::weights.
 std::vector<WeightView> weight_views(const ModelWeights& weights, const ModelSpec& spec);
-ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config, Ops& ops);
+PATCHBAY_API ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec,
+                                       const RunConfig& config, Ops& ops);
 
 }  // namespace patchbay
