@@ -119,9 +119,9 @@ def random_pipeline(rng, models):
     charsmap = json.loads(models["t5"])["normalizer"]["normalizers"][0]["precompiled_charsmap"]
     data["normalizer"] = {"type": "Sequence", "normalizers": [random_normalizer(rng, charsmap) for _ in range(rng.randint(0, 3))]}
     steps = [random_pre_tokenizer(rng) for _ in range(rng.randint(0, 3))]
-    for step in steps[1:]:
-        if step.get("prepend_scheme") == "first":
-            step["prepend_scheme"] = "never"  # `tokenizers` asks where in the original text a piece stands; we know it before the first cut
+    for index, step in enumerate(steps):
+        if step.get("prepend_scheme") == "first" and (index > 0 or data["normalizer"]["normalizers"]):
+            step["prepend_scheme"] = "never"  # see docs/tokenizers.md; the trained models have such steps in their usual places
     data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
     data["decoder"] = random_decoder(rng)
     number = 1 + max([added["id"] for added in data["added_tokens"]] + [len(data["model"]["vocab"]) - 1])
