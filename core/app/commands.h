@@ -44,7 +44,7 @@ struct BenchOptions { ModelOptions model; std::int64_t prompt = 512, generate = 
 struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; std::string out; };
 struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, quiet = false, json = false; int threads = 0; };
 struct NewOptions { std::string kind, name, dir = "plugins"; };
-struct ReportOptions { std::vector<std::string> folders; std::string csv, html; bool json = false, markdown = false; };
+struct ReportOptions { std::vector<std::string> folders; std::string csv, html; bool json = false, markdown = false, by_kind = false; };
 struct DiffOptions { std::string first, second; bool json = false; };   ///< each FOLDER, FOLDER:HASH or FOLDER:RUN
 struct BisectOptions {
   std::string first, second;             ///< configurations: see configuration.h

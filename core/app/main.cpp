@@ -239,6 +239,7 @@ void add_report(CLI::App& app, Outcome& outcome) {
                        command.add_option("--csv", options.csv, "Write all metrics with their intervals to this file");
                        command.add_option("--html", options.html, "Write a page with tables and plots that needs nothing else to this file");
                        command.add_flag("--markdown", options.markdown, "Print the table as Markdown");
+                       command.add_flag("--by-kind", options.by_kind, "Each run once for each kind of prompt, with what was decoded of that kind");
                        json_flag(command, options.json);
                      }, report);
 }

@@ -31,7 +31,9 @@ Json as_json(const RecordSet& set) {
 }  // namespace
 
 int report(const ReportOptions& options) {
-  const auto set = read_report_set(options.folders);
+  if (options.by_kind && !options.html.empty()) throw Error("--by-kind", "the page has no table by kind", "--csv, --markdown, --json or none");
+  auto set = read_report_set(options.folders);
+  if (options.by_kind) set = by_kind(set);
   if (!options.csv.empty()) write_csv(set, options.csv);
   if (!options.html.empty())
     if (const auto remark = write_html(set, options.html); !remark.empty()) fmt::print(stderr, "{}: no plots. {}\n", options.html, remark);

@@ -87,6 +87,15 @@ TEST_CASE("an experiment ends in one record per run, with what the design promis
     CHECK(metrics["prefill_tokens_per_s_values"].size() == 2);
     CHECK(metrics["scored_tokens"] == 3 * 63);
     CHECK(record["outputs"].size() == 2);
+    for (std::size_t p = 0; p < 2; ++p) {  // one prompt of each kind
+      const auto& output = record["outputs"][p];
+      const auto& figures = record["by_kind"][output["kind"].get<std::string>()];
+      CHECK(figures["prompts"] == 1);
+      CHECK(figures["generated_tokens"] == output["tokens"].size());
+      CHECK(figures["tokens_per_pass"].get<double>() == Approx((output["tokens"].size() - 1.0) / output["passes"].get<double>()));
+      CHECK(figures.contains("acceptance_rate") == (output["drafted"] > 0));
+      CHECK(figures["decode_tokens_per_s_values"].size() == 2);
+    }
     CHECK(metrics.contains("acceptance_rate") == (record["labels"]["decoder"] == "lookup" && metrics.contains("acceptance_rate")));
   }
   const auto& baseline = records[0]["metrics"];

@@ -138,6 +138,47 @@ TEST_CASE("several folders make one table: settings filled in, sources told apar
   CHECK(merged_records(read({left.path, right.path}))[0]["labels"]["folder"] == left.path);
 }
 
+TEST_CASE("by kind: each run once for each kind of prompt, with that kind's figures, kind after kind, in a family of its own") {
+  using Catch::Contains;
+  Folder place;
+  std::vector<Json> records = {synthetic_record("a", 0, true), synthetic_record("b", 0), synthetic_record("c", 1)};
+  records[1]["noise"] = true;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    records[i]["run"] = "r" + std::to_string(i);
+    records[i]["metrics"]["decode_speed_ratio_p"] = 0.001;
+    records[i]["metrics"]["busy_share"] = 0.1 * i;
+    for (const char* kind : {"copy", "story"}) {
+      const double speed = 50.0 + 10 * i + (kind[0] == 'c' ? 5 : 0);
+      auto& figures = records[i]["by_kind"][kind];
+      figures = {{"decode_tokens_per_s", speed}};
+      if (i > 0) figures.update({{"decode_speed_ratio", speed / 50}, {"decode_speed_ratio_ci", {speed / 51, speed / 49}}, {"decode_speed_ratio_p", i == 1 ? 0.5 : 0.03}});
+      if (i == 2) figures["acceptance_rate"] = kind[0] == 'c' ? 0.8 : 0.1;
+    }
+  }
+  place.write("records.jsonl", records);
+  const auto set = by_kind(read({place.path}));
+  REQUIRE(set.records.size() == 6);
+  CHECK(set.records[2]["labels"] == Json{{"prompts", "copy"}, {"weights.format.bits", "4"}});
+  CHECK(set.records[2]["metrics"]["decode_tokens_per_s"] == 75);
+  CHECK(set.records[5]["metrics"]["decode_tokens_per_s"] == 70);
+  CHECK_FALSE(set.records[5]["metrics"].contains("perplexity"));
+  CHECK(set.records[5]["metrics"]["busy_share"] == 0.2);
+  CHECK(set.records[2]["metrics"]["decode_speed_ratio_p_adjusted"].get<double>() == Approx(0.06));  // two comparisons of 0.03; noise is none
+  const auto lines = lines_of(report_text(set, true));
+  const auto row = [&](const std::string& start) { return std::ranges::count_if(lines, [&](const auto& line) { return line.starts_with(start); }); };
+  CHECK(row("* copy ") == 1);
+  CHECK(row("  copy     baseline again") == 1);
+  CHECK(row("  story    baseline again") == 1);
+  CHECK_THAT(report_text(set, true), Contains("differences of speed up to 33% (decode) mean nothing here") && Contains("80%") && !Contains("quality on"));
+  auto single = records;
+  for (auto& each : single) each["by_kind"].erase("story");
+  place.write("records.jsonl", single);
+  CHECK_THAT(message_of([&] { by_kind(read({place.path})); }), Contains("two kinds") && Contains("evaluation.prompts"));
+  CHECK_THAT(refusal_with("by_kind", 3), Contains("by_kind: wrong type"));
+  CHECK_THAT(refusal_with("by_kind", {{"copy", 3}}), Contains("by_kind.copy: wrong type"));
+  CHECK_THAT(refusal_with("by_kind", {{"copy", {{"acceptance_rate", "all"}}}}), Contains("by_kind.copy.acceptance_rate: is no number"));
+}
+
 TEST_CASE("CSV quotes as RFC 4180 says and keeps all digits") {
   Folder place;
   auto record = synthetic_record("a", 0, true);

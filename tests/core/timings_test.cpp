@@ -48,6 +48,27 @@ TEST_CASE("a drift that slows all runs of a round alike leaves their ratio alone
   CHECK_FALSE(baseline.contains("prefill_speed_ratio"));
 }
 
+TEST_CASE("prompts of one kind have times and a paired ratio of their own, and the file keeps them") {
+  test::Folder place;
+  TimingsFile file(place / "timings.jsonl", "here");
+  for (const double machine : {1.0, 0.6}) {
+    auto round = round_of(100 * machine, 110 * machine);
+    round["base"].decode_tokens_per_s_of = {{"copy", 50 * machine}, {"story", 40 * machine}};
+    round["run"].decode_tokens_per_s_of = {{"copy", 150 * machine}, {"story", 36 * machine}};
+    file.add_round("s", 2, kRuns, round);
+  }
+  const TimingsFile again(place / "timings.jsonl", "here");
+  Json copy, story, baseline;
+  add_times_of_kind(copy, *again.finished("run"), "run", "copy", 0);
+  add_times_of_kind(story, *again.finished("run"), "run", "story", 0);
+  add_times_of_kind(baseline, *again.finished("run"), "base", "copy", 0);
+  CHECK(copy["decode_tokens_per_s"].get<double>() == Approx(120));
+  CHECK(copy["decode_speed_ratio"].get<double>() == Approx(3));
+  CHECK(copy["decode_speed_ratio_p"] < 1e-6);
+  CHECK(story["decode_speed_ratio"].get<double>() == Approx(0.9));
+  CHECK_FALSE(baseline.contains("decode_speed_ratio"));
+}
+
 TEST_CASE("one round has a ratio and no interval; an unknown load is left out; nothing decoded has no ratio") {
   Series series{kRuns, {round_of(100, 50)}};
   series.rounds[0]["run"].busy_share = std::nan("");

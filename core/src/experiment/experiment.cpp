@@ -156,10 +156,10 @@ class Experiment {
     file_->release_pages();
     const bool own_peak = reset_peak_memory();
     auto session = build(run);
-    Json metrics = Json::object(), sizes = Json::object(), decoding = Json::object(), outputs;
+    Json metrics = Json::object(), sizes = Json::object(), decoding = Json::object(), by_kind = Json::object(), outputs;
     if (!run.noise) {  // texts and bytes have no noise
       if (plan_.has("throughput")) run_prefill(*session, workload());
-      if (plan_.decodes()) outputs = decode_tasks(*session, workload(), decoding, [&](const std::string& what, double f) { tell(what, 0.1 + 0.3 * f); });
+      if (plan_.decodes()) outputs = decode_tasks(*session, workload(), decoding, by_kind, [&](const std::string& what, double f) { tell(what, 0.1 + 0.3 * f); });
       if (plan_.has("memory")) {
         add_sizes(*session, sizes);
         sizes["peak_rss_bytes"] = peak_memory_bytes();
@@ -169,7 +169,18 @@ class Experiment {
     metrics.update(sizes);
     if (plan_.has("throughput")) add_times(metrics, *timings_.finished(hashes_[at_]), hashes_[at_], plan_.seed);
     metrics.update(decoding);
-    return record(run, *session, metrics, outputs, started, own_peak);
+    auto result = record(run, *session, metrics, outputs, started, own_peak);
+    if (plan_.decodes()) result["by_kind"] = with_times_of_kinds(std::move(by_kind));
+    return result;
+  }
+
+  /// A second measurement of the baseline has times alone.
+  Json with_times_of_kinds(Json by_kind) const {
+    if (plan_.has("throughput"))
+      for (const auto& task : inputs_.tasks)
+        if (const auto& kind = task.prompt.kind; !by_kind[kind].contains("decode_tokens_per_s"))
+          add_times_of_kind(by_kind[kind], *timings_.finished(hashes_[at_]), hashes_[at_], kind, plan_.seed);
+    return by_kind;
   }
 
   static Json labels_of(const PlannedRun& run) {

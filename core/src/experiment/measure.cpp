@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -65,6 +66,17 @@ struct Pass {
     return total;
   }
 };
+
+/// The same pass, cut by the prompts' kinds, in the order in which these are met.
+std::vector<std::pair<std::string, Pass>> by_kind_of(const Pass& pass, std::span<const DecodingTask> tasks) {
+  std::vector<std::pair<std::string, Pass>> kinds;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    auto found = std::ranges::find(kinds, tasks[i].prompt.kind, &std::pair<std::string, Pass>::first);
+    if (found == kinds.end()) found = kinds.insert(kinds.end(), {tasks[i].prompt.kind, {}});
+    found->second.results.push_back(pass.results[i]);
+  }
+  return kinds;
+}
 
 void add_acceptance(const Pass& pass, std::uint64_t seed, Json& metrics) {
   std::vector<double> accepted, drafted, decoded, passes;
@@ -140,18 +152,23 @@ RunTimes time_once(Session& session, const Workload& work, const std::function<v
   times.ttft_ms = pass.ttft_ms();
   times.tpot_ms = pass.tpot_ms();
   times.busy_share = busy_share(before, cpu_times());
+  for (const auto& [kind, part] : by_kind_of(pass, work.tasks)) times.decode_tokens_per_s_of[kind] = part.tokens_per_s();
   return times;
 }
 
 void run_prefill(Session& session, const Workload& work) { generate_one(session, prefill_task(work), work.seed, 0); }
 
-Json decode_tasks(Session& session, const Workload& work, Json& metrics, const MeasureProgress& progress) {
+Json decode_tasks(Session& session, const Workload& work, Json& metrics, Json& by_kind, const MeasureProgress& progress) {
   Pass pass;
   for (std::size_t i = 0; i < work.tasks.size(); ++i) {
     progress("decoding", static_cast<double>(i) / static_cast<double>(work.tasks.size()));
     pass.results.push_back(generate_one(session, work.tasks[i], work.seed, i));
   }
   add_acceptance(pass, work.seed, metrics);
+  for (const auto& [kind, part] : by_kind_of(pass, work.tasks)) {
+    by_kind[kind]["prompts"] = part.results.size();
+    add_acceptance(part, work.seed, by_kind[kind]);
+  }
   return outputs_of(session, work.tasks, pass);
 }
 

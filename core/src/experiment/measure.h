@@ -41,8 +41,8 @@ PATCHBAY_API RunTimes time_once(Session& session, const Workload& work, const st
 /// The prefill alone, untimed.
 PATCHBAY_API void run_prefill(Session& session, const Workload& work);
 /// Decodes every task through the run's decoder: tokens_per_pass, generated_tokens, and acceptance_rate where something was drafted.
-/// Returns what was generated: [{"name", "kind", "tokens", "text", ...}].
-PATCHBAY_API Json decode_tasks(Session& session, const Workload& work, Json& metrics, const MeasureProgress& progress);
+/// `by_kind`: the same for the prompts of each kind, {KIND: {metrics}}. Returns what was generated: [{"name", "kind", "tokens", "text", ...}].
+PATCHBAY_API Json decode_tasks(Session& session, const Workload& work, Json& metrics, Json& by_kind, const MeasureProgress& progress);
 /// weights_bytes, bits_per_weight, quantized_bits_per_weight, kv_bytes_per_token.
 PATCHBAY_API void add_sizes(const Session& session, Json& metrics);
 

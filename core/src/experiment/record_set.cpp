@@ -27,7 +27,7 @@ const Key kKeys[] = {
     {"config", &Json::is_object, "an object", false},        {"environment", &Json::is_object, "an object", false},
     {"evaluation", &Json::is_object, "an object", false},    {"paths", &Json::is_object, "an object", false},
     {"model", &Json::is_string, "text", false},              {"model_sha256", &Json::is_string, "text", false},
-    {"noise", &Json::is_boolean, "true or false", false},
+    {"noise", &Json::is_boolean, "true or false", false},    {"by_kind", &Json::is_object, "an object", false},
     {"seed", &Json::is_number_unsigned, "a number", false},  {"tasks", &Json::is_array, "a list", false},
 };
 
@@ -47,6 +47,10 @@ void check_metric(const std::string& name, const Json& value, const std::string&
   } else if (!value.is_number() && !value.is_null()) {
     throw Error(where, "is no number");
   }
+}
+
+void check_metrics(const Json& metrics, const std::string& where) {
+  for (const auto& [name, value] : metrics.items()) check_metric(name, value, fmt::format("{}.{}", where, escaped(name, 60)));
 }
 
 std::string records_file(const std::string& folder) {
@@ -168,7 +172,13 @@ void check_record(const Json& record, const std::string& where) {
     if (found == record.end()) throw Error(fmt::format("{}: {}", where, key.name), "missing key", key.type, "remove the line");
     if (!((*found).*key.is)()) throw Error(fmt::format("{}: {}", where, key.name), "wrong type", key.type, "remove the line");
   }
-  for (const auto& [name, value] : record["metrics"].items()) check_metric(name, value, fmt::format("{}: metrics.{}", where, escaped(name, 60)));
+  check_metrics(record["metrics"], where + ": metrics");
+  const auto by_kind = record.value("by_kind", Json::object());  // named: items() does not keep it alive
+  for (const auto& [kind, metrics] : by_kind.items()) {
+    const auto place = fmt::format("{}: by_kind.{}", where, escaped(kind, 60));
+    if (!metrics.is_object()) throw Error(place, "wrong type", "an object", "remove the line");
+    check_metrics(metrics, place);
+  }
 }
 
 RecordSet read_record_set(std::span<const std::string> folders) {
@@ -194,6 +204,35 @@ RecordSet read_report_set(std::span<const std::string> folders) {
   auto set = read_record_set(folders);
   add_adjusted_p(set.records);
   return set;
+}
+
+RecordSet by_kind(const RecordSet& set) {
+  std::vector<std::string> kinds;
+  for (const auto& record : set.records) {
+    const auto figures = record.value("by_kind", Json::object());
+    for (const auto& [kind, metrics] : figures.items())
+      if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+  }
+  if (kinds.size() < 2)
+    throw Error("report by kind", "no figures of two kinds of prompts or more", {}, "run the tasks generation or throughput with such evaluation.prompts");
+  RecordSet split{set.sources, {}, {}};
+  for (std::size_t s = 0; s < set.sources.size(); ++s)
+    for (const auto& kind : kinds)
+      for (std::size_t i = 0; i < set.records.size(); ++i) {
+        auto record = set.records[i];
+        if (set.source_of[i] != s || !record.contains("by_kind") || !record["by_kind"].contains(kind)) continue;
+        auto metrics = record["by_kind"][kind];
+        if (record["metrics"].contains("busy_share")) metrics["busy_share"] = record["metrics"]["busy_share"];  // of the whole visit
+        record["metrics"] = metrics;
+        record["hash"] = record["hash"].get<std::string>() + " " + kind;  // each kind is a comparison of its own
+        Json labels = {{kPromptsLabel, kind}};
+        labels.update(record.value("labels", Json::object()));
+        record["labels"] = labels;
+        split.records.push_back(std::move(record));
+        split.source_of.push_back(s);
+      }
+  add_adjusted_p(split.records);
+  return split;
 }
 
 std::vector<Json> merged_records(const RecordSet& set) {

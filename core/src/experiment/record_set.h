@@ -38,6 +38,12 @@ PATCHBAY_API RecordSet read_record_set(std::span<const std::string> folders);
 /// The same for one report: every difference from the baseline has its NAME_p_adjusted, all of the set being one family.
 PATCHBAY_API RecordSet read_report_set(std::span<const std::string> folders);
 
+/// What by_kind puts before a record's labels.
+inline constexpr const char* kPromptsLabel = "prompts";
+/// The same runs, once for each kind of prompt with the figures of that kind alone, kind after kind; adjusted as read_report_set does.
+/// @throws Error when no record has figures of two kinds or more.
+PATCHBAY_API RecordSet by_kind(const RecordSet& set);
+
 /// The same records for one table. Where the sources differ, columns `experiment`, `host` or else `folder` are put before the
 /// labels; a setting that another folder varies is filled in from the record's own configuration.
 PATCHBAY_API std::vector<Json> merged_records(const RecordSet& set);

@@ -131,10 +131,15 @@ std::string noise_legend(std::span<const Json> records) {
   std::string text = "Baseline again, noise alone: ";
   const double prefill = noise_of(records, "prefill_speed_ratio"), decode = noise_of(records, "decode_speed_ratio");
   const auto percent = [](double value) { return fmt::format("{:.{}f}%", value, value < 10 ? 1 : 0); };
-  if (prefill >= 0) text += "differences of speed up to " + percent(prefill) + " (prefill)" + (decode >= 0 ? " and " + percent(decode) + " (decode)" : "") + " mean nothing here";
+  const bool timed = prefill >= 0 || decode >= 0;
+  if (timed)
+    text += fmt::format("differences of speed up to {}{}{} mean nothing here", prefill >= 0 ? percent(prefill) + " (prefill)" : "",
+                        prefill >= 0 && decode >= 0 ? " and " : "", decode >= 0 ? percent(decode) + " (decode)" : "");
   const auto split = record_text(*again, {"evaluation", "batch_split"});
-  if (split != "?")
-    text += fmt::format("{}quality on {} of the windows,\n  computed in batches of {} tokens", prefill >= 0 ? "; " : "",
+  const bool scored = split != "?" && (shows(records, "perplexity_ratio") || shows(records, "kl_nats"));
+  if (!timed && !scored) return "";
+  if (scored)
+    text += fmt::format("{}quality on {} of the windows,\n  computed in batches of {} tokens", timed ? "; " : "",
                         escaped(record_text(*again, {"evaluation", "windows"}), 20), escaped(split, 20));
   return text + ".\n";
 }
@@ -214,9 +219,11 @@ ReportGrid report_grid(std::span<const Json> records) {
     if (shows(records, column.metric) && says_something(records, column.metric)) columns.push_back(&column);
   for (const auto& record : records) {
     std::vector<std::string> row;
-    for (const auto& name : labels) row.push_back(is_noise(record) ? "" : escaped(record_text(record, {"labels", name.c_str()}), 60));
+    const std::size_t prompts = !labels.empty() && labels[0] == kPromptsLabel ? 1 : 0;  // the baseline again has that label too
+    for (std::size_t c = 0; c < labels.size(); ++c)
+      row.push_back(is_noise(record) && c >= prompts ? "" : escaped(record_text(record, {"labels", labels[c].c_str()}), 60));
     if (labels.empty()) row.push_back(escaped(record_text(record, {"run"}), 60));
-    if (is_noise(record)) row[0] = "baseline again";
+    if (is_noise(record)) row[std::min(prompts, row.size() - 1)] = "baseline again";
     grid.rows.push_back(std::move(row));
   }
   for (const auto* column : columns) {

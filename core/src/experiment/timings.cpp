@@ -16,14 +16,18 @@ struct Field {
   const char* name;
   double RunTimes::*value;
 };
-constexpr Field kFields[] = {{"prefill_tokens_per_s", &RunTimes::prefill_tokens_per_s}, {"decode_tokens_per_s", &RunTimes::decode_tokens_per_s},
+constexpr const char* kDecode = "decode_tokens_per_s";
+constexpr Field kFields[] = {{"prefill_tokens_per_s", &RunTimes::prefill_tokens_per_s}, {kDecode, &RunTimes::decode_tokens_per_s},
                              {"ttft_ms", &RunTimes::ttft_ms}, {"tpot_ms", &RunTimes::tpot_ms}};
 constexpr const char* kBusy = "busy_share";
+constexpr const char* kDecodeRatio = "decode_speed_ratio";
+constexpr const char* kOfKind = "decode_tokens_per_s_of";
 
 Json json_of(const RunTimes& times) {
   Json json;
   for (const auto& field : kFields) json[field.name] = times.*field.value;
   json[kBusy] = std::isnan(times.busy_share) ? Json() : Json(times.busy_share);
+  json[kOfKind] = times.decode_tokens_per_s_of;
   return json;
 }
 
@@ -31,6 +35,7 @@ RunTimes times_of(const Json& json) {
   RunTimes times;
   for (const auto& field : kFields) times.*field.value = json.at(field.name).get<double>();
   times.busy_share = json.at(kBusy).is_null() ? std::numeric_limits<double>::quiet_NaN() : json.at(kBusy).get<double>();
+  times.decode_tokens_per_s_of = json.value(kOfKind, times.decode_tokens_per_s_of);
   return times;
 }
 
@@ -42,8 +47,10 @@ std::vector<double> values_of(const Series& series, Value value) {
 }
 
 /// Speeds are compared as ratios, so their logarithms are averaged: the geometric mean of the rounds' ratios.
-void add_ratio(Json& metrics, const std::string& name, const Series& series, const std::string& run, double RunTimes::*speed) {
-  const auto logs = values_of(series, [&](const auto& round) { return std::log(round.at(run).*speed / (round.at(series.runs[0]).*speed)); });
+template <class Speed>
+void add_ratio(Json& metrics, const std::string& name, const Series& series, const std::string& run, Speed speed) {
+  if (run == series.runs[0]) return;
+  const auto logs = values_of(series, [&](const auto& round) { return std::log(speed(round.at(run)) / speed(round.at(series.runs[0]))); });
   if (!std::ranges::all_of(logs, [](double value) { return std::isfinite(value); })) return;  // a speed of 0: nothing was decoded
   const std::vector<double> ones(logs.size(), 1.0);
   double sum = 0;
@@ -109,16 +116,20 @@ const Series* TimingsFile::finished(const std::string& run) const {
 void add_times(Json& metrics, const Series& series, const std::string& run, std::uint64_t seed) {
   for (const auto& field : kFields)
     add_timing(metrics, field.name, values_of(series, [&](const auto& round) { return round.at(run).*field.value; }), seed);
-  if (run != series.runs[0]) {
-    add_ratio(metrics, "prefill_speed_ratio", series, run, &RunTimes::prefill_tokens_per_s);
-    add_ratio(metrics, "decode_speed_ratio", series, run, &RunTimes::decode_tokens_per_s);
-  }
+  add_ratio(metrics, "prefill_speed_ratio", series, run, [](const RunTimes& times) { return times.prefill_tokens_per_s; });
+  add_ratio(metrics, kDecodeRatio, series, run, [](const RunTimes& times) { return times.decode_tokens_per_s; });
   const auto busy = values_of(series, [&](const auto& round) { return round.at(run).busy_share; });
   if (std::ranges::any_of(busy, [](double share) { return std::isnan(share); })) return;
   double sum = 0;
   for (const double share : busy) sum += share;
   metrics[kBusy] = sum / static_cast<double>(busy.size());
   metrics[std::string(kBusy) + "_values"] = busy;
+}
+
+void add_times_of_kind(Json& metrics, const Series& series, const std::string& run, const std::string& kind, std::uint64_t seed) {
+  const auto speed = [&](const RunTimes& times) { return times.decode_tokens_per_s_of.at(kind); };
+  add_timing(metrics, kDecode, values_of(series, [&](const auto& round) { return speed(round.at(run)); }), seed);
+  add_ratio(metrics, kDecodeRatio, series, run, speed);
 }
 
 }  // namespace patchbay

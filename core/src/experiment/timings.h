@@ -13,6 +13,7 @@ namespace patchbay {
 struct RunTimes {
   double prefill_tokens_per_s = 0, decode_tokens_per_s = 0, ttft_ms = 0, tpot_ms = 0;
   double busy_share = 0;  ///< of the machine, by others, meanwhile; NaN: unknown
+  std::map<std::string, double> decode_tokens_per_s_of{};  ///< by the prompts' kind
 };
 
 /// Runs that were measured together: rounds[r][run's hash]. The first run is the one that the others are compared with.
@@ -49,5 +50,7 @@ class PATCHBAY_API TimingsFile {
 /// What a run's rounds come to: medians with intervals, each value, speeds relative to the series' first run, paired by round
 /// (prefill_speed_ratio, decode_speed_ratio, with _ci and _p), and busy_share.
 PATCHBAY_API void add_times(Json& metrics, const Series& series, const std::string& run, std::uint64_t seed);
+/// decode_tokens_per_s and decode_speed_ratio of the prompts of one kind.
+PATCHBAY_API void add_times_of_kind(Json& metrics, const Series& series, const std::string& run, const std::string& kind, std::uint64_t seed);
 
 }  // namespace patchbay
