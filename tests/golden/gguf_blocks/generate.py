@@ -2,13 +2,16 @@
 """Writes blocks.json: packed blocks of each computed GGUF tensor type and the floats they stand for, as the PyPI package
 `gguf` decodes them. An independent reading of the formats, to be matched bit for bit.
 
-    pip install gguf numpy && python generate.py blocks.json
+    pip install gguf numpy llama-cpp-python && python generate.py blocks.json
 
 Per type: values_per_block, bytes_per_block, `blocks` (hex of the packed bytes, block after block) and `values` (hex of the
 decoded fp32 values, little-endian). No value is a NaN: a scale is finite. Infinities occur in F16 and BF16 only.
+Q8_K, which `gguf` does not decode, is decoded by ggml itself, as llama-cpp-python brings it.
 """
+import ctypes
 import importlib.metadata
 import json
+import pathlib
 import sys
 
 import numpy
@@ -19,6 +22,8 @@ SEED = 20250101
 RANDOM_BLOCKS = 12
 # Bytes of fp16 fields (scale, minimum) at the head of a block; the rest of a block is codes, where any bits are legal.
 SCALES = {"Q4_0": 1, "Q4_1": 2, "Q5_0": 1, "Q5_1": 2, "Q8_0": 1}
+# The same of the larger blocks: where their fp16 fields begin, and how many there are.
+SUPER_SCALES = {"Q4_K": (0, 2), "Q6_K": (208, 1), "Q5_K": (0, 2), "Q2_K": (80, 2), "Q3_K": (108, 1), "IQ4_NL": (0, 1), "IQ4_XS": (0, 1)}
 # zero, minus zero, smallest and largest subnormal, smallest normal, one, largest, and their negatives
 EXTREME_HALVES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF]
 
@@ -41,6 +46,25 @@ def quantised_blocks(rng, name, block_bytes):
         codes = [b"\x00" * code_bytes, b"\xff" * code_bytes, b"\x80" * code_bytes, rng.bytes(code_bytes)][i % 4]
         blocks.append(head + codes)
     return b"".join(blocks)
+
+
+def super_blocks(rng, name, block_bytes):
+    at, fields = SUPER_SCALES[name]
+    blocks = []
+    for i in range(8):  # four of any scale, then extreme ones; any bits are legal elsewhere
+        halves = finite_halves(rng, fields) if i < 4 else numpy.array([EXTREME_HALVES[(3 * i + k) % 11] for k in range(fields)], "<u2")
+        block = bytearray([rng.bytes(block_bytes), b"\xff" * block_bytes][i == 7])
+        block[at:at + 2 * fields] = halves.tobytes()
+        blocks.append(bytes(block))
+    return b"".join(blocks)
+
+
+def decoded_by_ggml(packed, count):
+    import llama_cpp
+    library = ctypes.CDLL(str(next((pathlib.Path(llama_cpp.__file__).parent / "lib").glob("libggml-base.so*"))))
+    values = numpy.empty(count, "<f4")
+    library.dequantize_row_q8_K(packed, values.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(count))
+    return values
 
 
 def sixteen_bit_values(rng, name):
@@ -67,7 +91,18 @@ def main(path):
         assert len(values) == len(packed) // bytes_per_block * values_per_block and not numpy.isnan(values).any(), name
         types[name] = {"values_per_block": values_per_block, "bytes_per_block": bytes_per_block,
                        "blocks": packed.hex(), "values": values.tobytes().hex()}
-    versions = {package: importlib.metadata.version(package) for package in ["gguf", "numpy"]}
+    for name in SUPER_SCALES:
+        kind = GGMLQuantizationType[name]
+        values_per_block, bytes_per_block = GGML_QUANT_SIZES[kind]
+        packed = super_blocks(rng, name, bytes_per_block)
+        values = dequantize(numpy.frombuffer(packed, numpy.uint8), kind).astype("<f4").ravel()
+        assert len(values) == len(packed) // bytes_per_block * values_per_block and not numpy.isnan(values).any(), name
+        types[name] = {"values_per_block": values_per_block, "bytes_per_block": bytes_per_block,
+                       "blocks": packed.hex(), "values": values.tobytes().hex()}
+    packed = b"".join(numpy.float32(scale).tobytes() + rng.bytes(288) for scale in [1.0, -0.37, 1e-30, 0.0])
+    types["Q8_K"] = {"values_per_block": 256, "bytes_per_block": 292, "blocks": packed.hex(),
+                     "values": decoded_by_ggml(packed, 4 * 256).tobytes().hex()}
+    versions = {package: importlib.metadata.version(package) for package in ["gguf", "numpy", "llama-cpp-python"]}
     with open(path, "w", encoding="ascii") as out:
         json.dump({"seed": SEED, "versions": versions, "types": types}, out, indent=1)
         out.write("\n")
