@@ -11,6 +11,7 @@
 #include "experiment/bootstrap.h"
 #include "experiment/environment.h"
 #include "experiment/metrics.h"
+#include "experiment/text_table.h"
 #include "generation.h"
 
 namespace patchbay::app {
@@ -70,7 +71,7 @@ int bench(const BenchOptions& options) {
   };
   line(fmt::format("prefill of {}", options.prompt).c_str(), result["prefill_tokens_per_s"]);
   line(fmt::format("decode of {} after it", options.generate).c_str(), result["decode_tokens_per_s"]);
-  fmt::print("loaded in {:.2f} s, peak memory {:.0f} MiB, {} threads\n", load_s, peak_memory_bytes() / 1048576.0, session->device().concurrency());
+  fmt::print("loaded in {:.2f} s, peak memory {:.0f} MiB, {}\n", load_s, peak_memory_bytes() / 1048576.0, counted(session->device().concurrency(), "thread"));
   for (const auto& [part, path] : session->paths()) fmt::print("  {}: {}\n", part, path);
   return 0;
 }

@@ -154,7 +154,7 @@ void print_table(const Comparison& all, bool every_operation) {
 void print_text(const Comparison& all, bool every_operation) {
   const Bisection& found = all.found;
   fmt::print("A: {} ({})\nB: {} ({})\n", escaped(all.a.configuration.text), escaped(all.a.path), escaped(all.b.configuration.text), escaped(all.b.path));
-  fmt::print("A prompt of {} token{}; the likeliest next token: A {}, B {}\n\n", all.prompt.size(), all.prompt.size() == 1 ? "" : "s",
+  fmt::print("A prompt of {}; the likeliest next token: A {}, B {}\n\n", counted(std::ssize(all.prompt), "token"),
              token_text(all, found.next_a), token_text(all, found.next_b));
   print_settings(all);
   print_weights(all);

@@ -1,6 +1,6 @@
-// patchbay check FILE: is this model file, or this experiment, sound? 0, or 1 with one line of reason.
+// patchbay check FILE: is this model file, experiment or description of a model (configs/models) sound? 0, or 1 with one line of reason.
 //
-// --json: {"file", "kind": "model" or "config", "valid", "reason" where not valid, "warnings": [..]}.
+// --json: {"file", "kind": "model", "config" or "model description", "valid", "reason" where not valid, "warnings": [..]}.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -34,17 +34,42 @@ void warn_of_trailing_bytes(const ModelFile& file, std::vector<std::string>& war
   warnings.push_back(fmt::format("{} bytes after the last tensor belong to no model", file.trailing_bytes() - padding));
 }
 
+/// A vocabulary of a kind that is known here is read to its last merge; of another kind only the container can be judged.
+void check_tokenizer(const ModelFile& file, std::vector<std::string>& warnings) {
+  if (file.find("tokenizer.ggml.model") == nullptr) return;
+  try {
+    make_tokenizer(file);
+  } catch (const Error& error) {
+    // A kind of tokenizer that is not known here is no fault of the file.
+    if (!error.problem().starts_with("unknown tokenizer") && !error.problem().starts_with("unknown pre-tokenizer")) throw;
+    warnings.push_back(fmt::format("its text cannot be tokenised here: {}; {}", error.problem(), error.allowed()));
+  }
+}
+
 std::vector<std::string> check_model_file(const std::string& path) {
   const auto file = ModelFile::open(path);
   check_model(*file);
   std::vector<std::string> warnings;
+  check_tokenizer(*file, warnings);
   warn_of_trailing_bytes(*file, warnings);
   return warnings;
 }
 
+/// A description is sound when its keys are, and the model that it speaks of, where that is here.
+std::vector<std::string> check_description(const std::string& path) {
+  std::string model;
+  try {
+    model = find_described_model(path);
+  } catch (const Error& error) {
+    if (error.remedy().empty()) throw;  // only what concerns the model's file has one: it can be fetched
+    return {std::string("the model was not checked: ") + error.what()};
+  }
+  return check_model_file(model);
+}
+
 /// All that `plan` checks. Without the model's file that is all but the shapes.
-std::vector<std::string> check_config(const std::string& path) {
-  Plan plan = read_plan(parse_yaml_file(path), path);
+std::vector<std::string> check_config(Settings yaml, const std::string& path) {
+  Plan plan = read_plan(std::move(yaml), path);
   try {
     find_model(plan.model);
   } catch (const Error& error) {
@@ -57,16 +82,21 @@ std::vector<std::string> check_config(const std::string& path) {
 }  // namespace
 
 int check(const CheckOptions& options) {
-  const bool config = is_config(options.file);
   std::vector<std::string> warnings;
-  std::string reason;
+  std::string reason, kind = is_config(options.file) ? "config" : "model";
   try {
-    warnings = config ? check_config(options.file) : check_model_file(options.file);
+    if (kind == "model") {
+      warnings = check_model_file(find_model(options.file));
+    } else {
+      Settings yaml = parse_yaml_file(options.file);
+      if (describes_model(yaml)) kind = "model description";
+      warnings = kind == "config" ? check_config(std::move(yaml), options.file) : check_description(options.file);
+    }
   } catch (const std::exception& error) {
     reason = printable(error.what());
   }
   if (options.json) {
-    nlohmann::json result = {{"file", options.file}, {"kind", config ? "config" : "model"}, {"valid", reason.empty()}};
+    nlohmann::json result = {{"file", options.file}, {"kind", kind}, {"valid", reason.empty()}};
     result["warnings"] = warnings;
     if (!reason.empty()) result["reason"] = reason;
     fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -77,7 +107,7 @@ int check(const CheckOptions& options) {
     fmt::print(stderr, "{}\n", reason);
     return 1;
   }
-  fmt::print("{}: a sound {}\n", printable(options.file), config ? "config" : "model file");
+  fmt::print("{}: a sound {}\n", printable(options.file), kind == "model" ? "model file" : kind);
   return 0;
 }
 

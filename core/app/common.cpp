@@ -34,8 +34,9 @@ std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::optional
                                  const std::optional<std::string>& file, const std::vector<int>& tokens) {
   if (text.has_value() + file.has_value() + !tokens.empty() > 1)
     throw Error(file ? "--prompt-file" : "--tokens", "given beside another prompt", "one of --prompt, --prompt-file and --tokens");
-  std::vector<Token> prompt = tokens.empty() ? tokenizer.encode(text ? *text : file ? read_whole_file(*file) : "", true, true)
-                                             : std::vector<Token>(tokens.begin(), tokens.end());
+  const std::string written = text ? *text : file ? read_whole_file(*file) : "";
+  std::vector<Token> prompt(tokens.begin(), tokens.end());
+  if (tokens.empty()) prompt = encode_from(file ? *file : "--prompt", tokenizer, written, true, true);
   if (prompt.empty()) throw Error("--prompt", "is empty: there is nothing to continue", "at least one token");
   for (const Token token : prompt) {
     if (token < 0 || token >= tokenizer.size()) {

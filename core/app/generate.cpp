@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "idle_processors.h"
 
 namespace patchbay::app {
 namespace {
@@ -53,6 +54,7 @@ int generate(const GenerateOptions& options) {
   if (options.max_tokens < 1) throw Error("--max-tokens", "is " + std::to_string(options.max_tokens), "1 or more");
   const auto [prompt, session] = open_prompted(options.model, options.prompt, options.prompt_file, options.tokens, options.max_tokens);
   const Tokenizer& tokenizer = session->tokenizer();
+  if (const std::string idle = idle_processors(*session); !idle.empty()) fmt::print(stderr, "patchbay: note: {}\n", idle);
   Utf8Stream stream;
   GenerationRequest request;
   request.prompt = prompt;

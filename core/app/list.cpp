@@ -64,7 +64,8 @@ int list(const ListOptions& options) {
   const std::vector<std::string> kinds = kinds_of(options.what);
   std::vector<RefusedPlugin> refused = Registry::instance().refused();
   const auto elsewhere = [&](const RefusedPlugin& one) {
-    return !options.what.empty() && std::find(kinds.begin(), kinds.end(), one.kind) == kinds.end();
+    const bool whole_folder = one.kind.empty();  // it may have held plugins of this kind
+    return !options.what.empty() && !whole_folder && std::find(kinds.begin(), kinds.end(), one.kind) == kinds.end();
   };
   std::erase_if(refused, elsewhere);
   nlohmann::json result = {{"plugins", nlohmann::json::array()}, {"refused", nlohmann::json::array()}};

@@ -1,5 +1,6 @@
 // The command line: one function per command fills its options. The only home of CLI11.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -9,7 +10,10 @@
 #include <memory>
 
 #include "commands.h"
+#include "common.h"
+#include "config.h"
 #include "configuration.h"
+#include "model_file.h"
 #include "patchbay/build_id.h"
 #include "patchbay/error.h"
 #include "run_config.h"
@@ -103,7 +107,7 @@ void add_check(CLI::App& app, Outcome& outcome) {
   add<CheckOptions>(
       app, outcome, "check", "Whether a model file or an experiment is sound: 0, or 1 and the reason",
       [](CLI::App& command, CheckOptions& options) {
-        command.add_option("file", options.file, "A model file, or an experiment (.yaml)")->required();
+        command.add_option("file", options.file, "A model file, the name of a model, an experiment or a description in configs/models (.yaml)")->required();
         json_flag(command, options.json);
       },
       check);
@@ -287,7 +291,24 @@ void add_tokens(CLI::App& app, Outcome& outcome) {
                      }, tokens);
 }
 
+/// CLI11 would only say that an argument was not expected.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> names;
+  std::string all;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+    all += (all.empty() ? "" : ", ") + command->get_name();
+  }
+  if (argc < 2) return "a command is missing; one of: " + all + "; patchbay --help says what they do";
+  const std::string given = argv[1];
+  if (given.starts_with("-") || std::find(names.begin(), names.end(), given) != names.end()) return {};
+  const std::string near = suggestion(given, names);
+  return printable(given) + ": unknown command; one of: " + all + "; " +
+         (near.empty() ? "patchbay --help says what they do" : "did you mean " + near + "?");
+}
+
 int main(int argc, char** argv) {
+  report_shortened_models();
   CLI::App app("patchbay: a laboratory for LLM inference");
   Outcome outcome;
   app.require_subcommand(1);
@@ -308,6 +329,10 @@ int main(int argc, char** argv) {
   add_diff(app, outcome);
   add_bisect(app, outcome);
   add_tokens(app, outcome);
+  if (const std::string wrong = unknown_command(app, argc, argv); !wrong.empty()) {
+    std::fprintf(stderr, "patchbay: %s\n", wrong.c_str());
+    return kUsage;
+  }
   try {
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output", "writing failed", "", "is the disk full?");

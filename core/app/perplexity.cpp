@@ -8,6 +8,7 @@
 #include "common.h"
 #include "experiment/evaluation.h"
 #include "experiment/metrics.h"
+#include "experiment/text_table.h"
 
 namespace patchbay::app {
 
@@ -35,8 +36,8 @@ int perplexity(const PerplexityOptions& options) {
   fmt::print("perplexity {:.4f} +- {:.4f} (standard error), ", perplexity.value, perplexity.standard_error);
   if (interval == metrics.end()) fmt::print("no interval: too few tokens\n");
   else fmt::print("95% interval {:.3f} to {:.3f}\n", (*interval)[0].get<double>(), (*interval)[1].get<double>());
-  fmt::print("protocol {}: {} windows of {} tokens, scored from token {} on, BOS {}: {} tokens of {} (sha256 {:.8})\n", protocol.name,
-             scoring.windows, protocol.window, protocol.first_scored, result["bos"].get<std::string>(), perplexity.tokens, options.text, text.sha256);
+  fmt::print("protocol {}: {} of {} tokens, scored from token {} on, BOS {}: {} tokens of {} (sha256 {:.8})\n", protocol.name,
+             counted(scoring.windows, "window"), protocol.window, protocol.first_scored, result["bos"].get<std::string>(), perplexity.tokens, options.text, text.sha256);
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "commands.h"
+#include "experiment/text_table.h"
 
 namespace patchbay::app {
 
@@ -16,9 +17,9 @@ int plan(const PlanOptions& options) {
     fmt::print("{}\n", plan_json(planned));
     return 0;
   }
-  fmt::print("{}: {} runs of {} into {}\n", planned.name, planned.runs.size(), planned.model, planned.out);
+  fmt::print("{}: {} of {} into {}\n", planned.name, counted(std::ssize(planned.runs), "run"), planned.model, planned.out);
   if (!planned.note.empty()) fmt::print("{}\n", planned.note);
-  fmt::print("tasks: {}; seed {}; timings in {} rounds; the baseline is {} again\n\n", fmt::join(planned.tasks, ", "), planned.seed, planned.repeat,
+  fmt::print("tasks: {}; seed {}; timings in {}; the baseline is {} again\n\n", fmt::join(planned.tasks, ", "), planned.seed, counted(planned.repeat, "round"),
              planned.noise ? "measured" : "not measured");
   std::fputs(plan_table(planned).c_str(), stdout);
   return 0;

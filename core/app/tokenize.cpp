@@ -21,7 +21,7 @@ int tokenize(const TokenizeOptions& options) {
   const std::string text = options.file ? read_whole_file(*options.file) : *options.text;
   if (options.model.model.empty() == options.tokenizer.empty()) throw Error("tokenize", "one tokenizer is needed", "--model M, or --tokenizer T");
   const auto tokenizer = load_tokenizer(options.tokenizer.empty() ? find_model(options.model.model) : options.tokenizer);
-  const std::vector<Token> tokens = tokenizer->encode(text, options.parse_special, options.add_special);
+  const std::vector<Token> tokens = encode_from(options.file ? *options.file : "TEXT", *tokenizer, text, options.parse_special, options.add_special);
   if (options.model.json) {
     fmt::print("{}\n", nlohmann::json({{"tokens", tokens}}).dump());
     return 0;

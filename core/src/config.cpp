@@ -141,8 +141,8 @@ class Builder : public YAML::EventHandler {
     }
     Frame& frame = open_.back();
     if (frame.node.find(key.text) != nullptr) {
-      throw Error(join_where(place(mark.line), key.text), "duplicate key; it stands first at " + frame.node.find(key.text)->where,
-                  "", "remove one");
+      const std::string first = lines_ ? "; it stands first in line " + frame.node.find(key.text)->where.substr(file_name_.size() + 1) : "";
+      throw Error(join_where(place(mark.line), key.text), "duplicate key" + first, "", "remove one");
     }
     frame.key = key.text;
     frame.has_key = true;

@@ -51,7 +51,7 @@ std::string known_models() {
 std::string scalar(const Settings& description, const std::string& path, std::string_view key) {
   const Settings* value = description.find(key);
   if (value == nullptr) throw Error(fmt::format("{}: {}", path, key), "missing key");
-  if (value->kind != Settings::Kind::scalar) throw Error(fmt::format("{}: {}", value->where, key), "must be a single value");
+  if (value->kind != Settings::Kind::scalar) throw Error(value->where, "must be a single value");
   return value->text;
 }
 
@@ -59,21 +59,32 @@ std::uintmax_t stated_bytes(const Settings& description, const std::string& path
   const std::string text = scalar(description, path, "bytes");
   const bool digits = !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
   if (digits) return std::stoull(text);
-  throw Error(fmt::format("{}: bytes", path), fmt::format("'{}' is not a size", escaped(text, 60)), "a whole number");
+  throw Error(description.find("bytes")->where, fmt::format("'{}' is not a size", escaped(text, 60)), "a whole number");
+}
+
+/// Every key that a description may and must have, its value as it should be.
+void check_description(const Settings& description, const std::string& shown) {
+  for (const auto& [key, value] : description.entries) {
+    if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
+    const std::vector<std::string> known(kKeys.begin(), kKeys.end());
+    const std::string near = suggestion(key, known);
+    throw Error(value.where, "unknown key", fmt::format("{}", fmt::join(kKeys, ", ")), near.empty() ? "" : "did you mean " + near + "?");
+  }
+  const fs::path file = scalar(description, shown, "file");
+  if (file.empty() || file != file.filename()) throw Error(description.find("file")->where, "must be a name without folders");
+  stated_bytes(description, shown);
+  const std::string sha256 = scalar(description, shown, "sha256");
+  if (sha256.size() != 64 || sha256.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw Error(description.find("sha256")->where, "is no SHA-256", "64 digits of 0-9, a-f");
 }
 
 /// The file that a description speaks of.
-std::string described_file(const fs::path& description_path, const std::string& name) {
+std::string described_file(const fs::path& description_path) {
   const std::string shown = escaped(description_path.string());
   const Settings description = parse_yaml_file(description_path.string());
-  for (const auto& [key, value] : description.entries) {
-    if (std::ranges::find(kKeys, key) == kKeys.end()) {
-      throw Error(fmt::format("{}: {}", value.where, escaped(key)), "unknown key", fmt::format("{}", fmt::join(kKeys, ", ")));
-    }
-  }
+  check_description(description, shown);
   const fs::path file = scalar(description, shown, "file");
-  if (file.empty() || file != file.filename()) throw Error(fmt::format("{}: file", shown), "must be a name without folders");
-  const std::string fetch = fmt::format("scripts/fetch_model.sh {}", name);
+  const std::string name = escaped(description_path.stem().string()), fetch = fmt::format("scripts/fetch_model.sh {}", name);
   const fs::path models = description_path.parent_path(), root = models.parent_path().parent_path();
   const fs::path places[] = {cache_folder() / file, models / file, root / "data" / name / file};
   for (const fs::path& place : places) {
@@ -87,6 +98,13 @@ std::string described_file(const fs::path& description_path, const std::string& 
 
 }  // namespace
 
+bool describes_model(const Settings& yaml) {
+  const auto is_of_a_model = [](const auto& entry) { return entry.first == "file" || entry.first == "sha256" || entry.first == "bytes"; };
+  return std::ranges::any_of(yaml.entries, is_of_a_model);
+}
+
+std::string find_described_model(const std::string& description) { return described_file(description); }
+
 std::string find_model(const std::string& file_or_name) {
   if (file_or_name.empty()) throw Error("model", "is empty", known_models());
   if (fs::is_regular_file(file_or_name)) return file_or_name;
@@ -94,7 +112,7 @@ std::string find_model(const std::string& file_or_name) {
   if (is_path) throw Error(escaped(file_or_name), fs::exists(file_or_name) ? "is not a regular file" : "no such file");
   for (const fs::path& folder : description_folders()) {
     const fs::path description = folder / (file_or_name + ".yaml");
-    if (fs::is_regular_file(description)) return described_file(description, file_or_name);
+    if (fs::is_regular_file(description)) return described_file(description);
   }
   throw Error(escaped(file_or_name), "no such model", known_models());
 }

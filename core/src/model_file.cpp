@@ -1,66 +1,17 @@
-// ModelFile: the mapping and the look-ups. The container is read by gguf_reader.cpp.
+// ModelFile: the look-ups. The bytes are those of mapping.h. The container is read by gguf_reader.cpp.
 #include "model_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <unordered_map>
 
 #include "gguf_reader.h"
 #include "gguf_types.h"
+#include "mapping.h"
 #include "utf8.h"
 
 namespace patchbay {
 namespace {
-
-/// A whole file, read-only, in memory. Its size is that at opening: every offset is checked against it. A program that
-/// shortens the file afterwards takes pages away from under us, and the system ends the process (SIGBUS), as with any mapping.
-class Mapping {
- public:
-  explicit Mapping(const std::string& path) {
-    // O_NONBLOCK: opening a FIFO must not wait for a writer.
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) throw Error(path, fmt::format("cannot open: {}", std::strerror(errno)));
-    try {
-      map(file, path);
-    } catch (...) {
-      ::close(file);
-      throw;
-    }
-    ::close(file);
-  }
-  ~Mapping() { if (data_ != nullptr) ::munmap(data_, size_); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-  void release(const std::byte* first) const {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    const std::size_t start = (first - bytes().data() + page - 1) / page * page;
-    if (start < size_) ::madvise(static_cast<std::byte*>(data_) + start, size_ - start, MADV_DONTNEED);
-  }
-
- private:
-  void map(int file, const std::string& path) {
-    struct stat status {};
-    if (::fstat(file, &status) != 0) throw Error(path, fmt::format("cannot read: {}", std::strerror(errno)));
-    if (S_ISDIR(status.st_mode)) throw Error(path, "is a directory", "a model file");
-    if (!S_ISREG(status.st_mode)) throw Error(path, "is not a regular file", "a model file");
-    size_ = static_cast<std::size_t>(status.st_size);
-    if (size_ == 0) return;
-    void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-    if (data == MAP_FAILED) throw Error(path, fmt::format("cannot map {} bytes: {}", size_, std::strerror(errno)));
-    data_ = data;
-  }
-
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 std::string type_of(const MetaEntry& entry) {
   return fmt::format("{}{}", entry.array ? "array of " : "", meta_type_name(entry.type));

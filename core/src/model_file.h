@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "patchbay/error.h"
+#include "patchbay/params.h"
 
 namespace patchbay {
 
@@ -33,6 +33,10 @@ struct FileTensor {
   const std::byte* data = nullptr;
   std::int64_t bytes = 0;
 };
+
+/// Makes a model file that another program shortens while it is mapped end this process with exit code 1 and a message that names the
+/// file, where the system would end it with SIGBUS. For programs, at their start; libraries leave signals alone.
+PATCHBAY_API void report_shortened_models();
 
 /// Thread rule: const methods from any thread. Views live as long as the object.
 class PATCHBAY_API ModelFile {
@@ -70,6 +74,11 @@ class PATCHBAY_API ModelFile {
 /// Checks the rules that tie metadata and tensors of a model together (head counts, shapes, vocabulary), where the file has
 /// model keys or tensors. @throws Error.
 PATCHBAY_API void check_model(const ModelFile& file);
+
+/// True for the content of a file of configs/models: it has keys that no experiment has.
+PATCHBAY_API bool describes_model(const Settings& yaml);
+/// The model that a file of configs/models describes. @throws Error for a faulty description, or saying how to fetch what is not here.
+PATCHBAY_API std::string find_described_model(const std::string& description);
 
 /// `--model`: a path, or the name of configs/models/NAME.yaml (looked up beside the current folder and the program's share folder),
 /// which says where the file lies. Returns the path. @throws Error saying where it looked and how to fetch it.

@@ -33,6 +33,10 @@ class PATCHBAY_API Tokenizer {
   std::string decode(std::span<const Token> tokens, bool special = false) const;
 };
 
+/// encode(), whose errors begin with where the text is from: "notes.txt: text, byte 3: ...".
+PATCHBAY_API std::vector<Token> encode_from(const std::string& place, const Tokenizer& tokenizer, std::string_view text, bool parse_special,
+                                            bool add_special);
+
 /// The tokenizer in a GGUF file's metadata. @throws Error for an unknown kind or pre-tokeniser: never a default.
 PATCHBAY_API std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file);
 /// A GGUF file, a tokenizer.json, or a folder with tokenizer.json and, where it is there, tokenizer_config.json. @throws Error.

@@ -56,6 +56,23 @@ TEST_CASE("usage errors exit with 2, faults with 1 and one line on stderr") {
   CHECK(std::count(fault.errors.begin(), fault.errors.end(), '\n') == 1);
 }
 
+TEST_CASE("an unknown command is told which there are, and the nearest") {
+  const Result near = run("genrate --model x");
+  CHECK(near.code == 2);
+  CHECK_THAT(near.errors, Contains("patchbay: genrate: unknown command; one of: list, describe,") && Contains("did you mean generate?"));
+  CHECK(std::count(near.errors.begin(), near.errors.end(), '\n') == 1);
+  CHECK_THAT(run("frobnicate").errors, Contains("unknown command") && !Contains("did you mean"));
+  CHECK_THAT(run("").errors, Contains("a command is missing; one of: list,"));
+}
+
+TEST_CASE("a folder of PATCHBAY_PLUGIN_PATH that is not there shows in every list") {
+  ::setenv("PATCHBAY_PLUGIN_PATH", "/no/such/folder", 1);
+  for (const char* command : {"list", "list quantizers", "list kv_store"}) CHECK_THAT(run(command).output, Contains("/no/such/folder"));
+  CHECK(json_of("list decoders --json")["refused"].size() == 1);
+  ::unsetenv("PATCHBAY_PLUGIN_PATH");
+  CHECK(json_of("list decoders --json")["refused"].empty());
+}
+
 TEST_CASE("numbers are refused where the parser would bend them") {
   for (const char* bad : {"--seed -1", "--seed 18446744073709551616", "--max-tokens 99999999999999999999", "--max-tokens 1.5",
                           "--tokens ''", "--tokens 1,x", "--threads 1025"}) {

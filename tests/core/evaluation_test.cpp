@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "experiment/text_table.h"
 #include "session.h"
 #include "support.h"
 
@@ -219,4 +220,20 @@ TEST_CASE("SmolLM2 reads raw WikiText-2 as llama.cpp does: exactly in fp32, clos
     CHECK(perplexity.value == Approx(expected).epsilon(tolerance));
     CHECK(perplexity.standard_error == Approx(1.260).epsilon(0.01));  // as llama.cpp states it
   }
+}
+
+TEST_CASE("hidden states that cannot get their name are a patchbay error") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "states.hidden";
+  auto file = HiddenFile::create(path, 2);
+  const float row[] = {1, 2};
+  file.append(View<const float, 2>(row, {1, 2}));
+  std::filesystem::create_directory(path);
+  CHECK_THROWS_WITH(file.finish(), Catch::Contains(path + ": renaming failed"));
+}
+
+TEST_CASE("counts in words") {
+  CHECK(counted(1, "window") == "1 window");
+  CHECK(counted(0, "window") == "0 windows");
+  CHECK(counted(std::string("12"), "thread") == "12 threads");
 }

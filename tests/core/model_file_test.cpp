@@ -1,5 +1,6 @@
 // GGUF files: hostile ones are refused for the right reason, honest ones read as written.
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -340,4 +341,28 @@ TEST_CASE("the real model opens fast and passes") {
   CHECK(file->tensors().size() == 272);
   CHECK(file->tensor("blk.0.ffn_down.weight")->type_name == "Q4_1");
   CHECK(file->trailing_bytes() < 32);
+}
+
+TEST_CASE("a file that another program shortens while it is mapped ends the process with a message, not with a signal") {
+  test::GgufWriter writer;
+  writer.tensor("w", {1 << 16}, std::vector<float>(1 << 16, 1.0f));
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "shortened.gguf", said = folder / "said";
+  writer.write(path);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (std::freopen(said.c_str(), "w", stderr) == nullptr) ::_exit(99);
+    report_shortened_models();
+    const auto other = ModelFile::open(test::source_path("tests/golden/tiny_llama/gqa_tied.gguf"));
+    const auto file = ModelFile::open(path);
+    std::filesystem::resize_file(path, 4096);
+    volatile float last = 0;
+    last = reinterpret_cast<const float*>(file->tensor("w")->data)[(1 << 16) - 1];
+    ::_exit(last == 1 ? 98 : 97);  // not reached
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
+  CHECK_THAT(test::read_file(said), Catch::Contains("patchbay: " + path + ": was shortened by another program"));
 }

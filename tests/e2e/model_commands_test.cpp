@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -134,4 +135,92 @@ TEST_CASE("generation ends at the model's own end of a text") {
   PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
   const Result fits = patchbay_run("generate --model smollm2-135m --prompt 'What is' --max-tokens 99999 --json");
   CHECK(json::parse(fits.out)["finish"] == "stop");
+}
+
+TEST_CASE("check: the name of a model, and the descriptions of configs/models") {
+  const std::string description = test::source_path("configs/models/smollm2-135m.yaml");
+  const test::TemporaryFolder folder;
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const std::string before = cache ? cache : "";
+  ::setenv("XDG_CACHE_HOME", folder.path.c_str(), 1);  // as on a machine that has not fetched it
+  const Result absent = patchbay_run("check " + description);
+  CHECK(absent.code == 0);
+  CHECK_THAT(absent.out, Catch::Contains("the model was not checked") && Catch::Contains("a sound model description"));
+  CHECK_THAT(patchbay_run("check smollm2-135m").out, Catch::Contains("scripts/fetch_model.sh smollm2-135m"));
+  if (cache) ::setenv("XDG_CACHE_HOME", before.c_str(), 1);
+  else ::unsetenv("XDG_CACHE_HOME");
+  CHECK_THAT(patchbay_run("check smollm2").out, Catch::Contains("smollm2: no such model") && Catch::Contains("smollm2-135m"));
+
+  const std::string sound = test::read_file(description);
+  const auto fault_of = [&](const std::string& text) {
+    const File file("described.yaml", text);
+    const Result result = patchbay_run("check " + file.path());
+    CHECK(result.code == 1);
+    CHECK(result.out.find("patchbay_described.yaml") == result.out.rfind("patchbay_described.yaml"));
+    return result.out;
+  };
+  CHECK_THAT(fault_of(sound + "sise: 3\n"), Catch::Contains(": sise: unknown key") && !Catch::Contains("sise: sise"));
+  CHECK_THAT(fault_of("file: a.gguf\nsha256: " + std::string(64, '0') + "\n"), Catch::Contains("bytes: missing key"));
+  CHECK_THAT(fault_of("file: a.gguf\nbytes: many\nsha256: x\n"), Catch::Contains(":2: bytes: 'many' is not a size"));
+  CHECK_THAT(fault_of("file: [a]\nbytes: 1\nsha256: x\n"), Catch::Contains(":1: file: must be a single value"));
+  CHECK_THAT(fault_of("file: ../a.gguf\nbytes: 1\nsha256: x\n"), Catch::Contains(":1: file: must be a name without folders"));
+  CHECK_THAT(fault_of("file: a.gguf\nbytes: 1\nsha256: x\n"), Catch::Contains(":3: sha256: is no SHA-256"));
+
+  const std::string model = test::smollm2_path();
+  PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
+  CHECK(json::parse(patchbay_run("check --json smollm2-135m").out)["kind"] == "model");
+  const json described = json::parse(patchbay_run("check --json " + description).out);
+  CHECK(described["kind"] == "model description");
+  CHECK(described["warnings"].empty());
+}
+
+namespace {
+
+std::string vocabulary(const std::string& model, const std::vector<std::string>& merges) {
+  test::GgufWriter writer;
+  writer.string("general.architecture", "llama");
+  writer.string("tokenizer.ggml.model", model);
+  writer.string("tokenizer.ggml.pre", "smollm");
+  writer.strings("tokenizer.ggml.tokens", {"a", "b", "ab"});
+  writer.strings("tokenizer.ggml.merges", merges);
+  return writer.bytes();
+}
+
+}  // namespace
+
+TEST_CASE("check reads the vocabulary to its last merge; a kind that is not known here is a warning") {
+  const File good("vocabulary.gguf", vocabulary("gpt2", {"a b"})), bad("merges.gguf", vocabulary("gpt2", {"a b", "b c"}));
+  const File other("other.gguf", vocabulary("rwkv", {}));
+  CHECK(patchbay_run("check " + good.path()).code == 0);
+  const Result merges = patchbay_run("check " + bad.path());
+  CHECK(merges.code == 1);
+  CHECK_THAT(merges.out, Catch::Contains("tokenizer.ggml.merges: merge 1 'b c'"));
+  const json unknown = json::parse(patchbay_run("check --json " + other.path()).out);
+  CHECK(unknown["valid"] == true);
+  CHECK_THAT(unknown["warnings"].dump(), Catch::Contains("unknown tokenizer 'rwkv'"));
+  // A text that the vocabulary cannot spell is placed in its file.
+  const File text("unspeakable.txt", "ab\xff");
+  CHECK_THAT(patchbay_run("tokenize --model " + good.path() + " --file " + text.path()).out,
+             Catch::Contains("patchbay: " + text.path() + ": text, byte 2: 0xff has no token"));
+}
+
+TEST_CASE("a norm of another type is refused before a run, by tensor") {
+  std::string bytes = test::read_file(test::source_path("tests/golden/tiny_llama/gqa_tied.gguf"));
+  const std::string name = "blk.1.ffn_norm.weight";
+  bytes[bytes.find(name) + name.size() + 4 + 8] = 26;  // after the rank and the one extent: I32, as large as F32
+  const File model("norm.gguf", bytes);
+  const Result refused = patchbay_run("inspect " + model.path() + " attention=naive");
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.out, Catch::Contains("tensor blk.1.ffn_norm.weight has type I32, which is not computed"));
+}
+
+TEST_CASE("generate says which processors cannot change what its decoder chooses") {
+  const std::string command = "generate --max-tokens 2 --prompt ab --model " + test::source_path("tests/golden/tiny_llama/gqa_tied.gguf") + " ";
+  CHECK_THAT(patchbay_run(command + "decoder=greedy --temperature 0.5 --top-k 3").out,
+             Catch::Contains("temperature, top_k: no effect, since decoder greedy takes the likeliest token"));
+  CHECK_THAT(patchbay_run(command + "'processors=[temperature]'").out, Catch::Contains("temperature: no effect"));
+  CHECK_THAT(patchbay_run(command + "'decoder={type: speculative, accept: greedy}' --top-p 0.5").out, Catch::Contains("top_p: no effect"));
+  CHECK_THAT(patchbay_run(command + "--temperature 0.5").out, !Catch::Contains("no effect"));
+  CHECK_THAT(patchbay_run(command + "decoder=speculative --temperature 0.5").out, !Catch::Contains("no effect"));
+  CHECK_THAT(patchbay_run(command + "--temperature 0").out, !Catch::Contains("no effect"));
 }

@@ -84,6 +84,7 @@ const WeightPlan::Choice& WeightPlan::choice(const std::string& tensor) const {
 }
 
 void check_weights(const ModelFile& file, const WeightPlan& plan) {
+  for (const FileTensor& tensor : file.tensors()) stored_format(file, tensor);  // norms and biases too
   for (const WeightPlan::Matrix& matrix : plan.matrices()) {
     const auto stored = stored_format(file, *matrix.tensor);
     const auto& wanted = plan.choice(matrix.label).format;

@@ -9,6 +9,7 @@
 
 #include "experiment/files.h"
 #include "experiment/sha256.h"
+#include "experiment/text_table.h"
 #include "session.h"
 
 namespace patchbay {
@@ -109,7 +110,7 @@ EvaluationText evaluation_text(const Tokenizer& tokenizer, const std::string& pa
   const auto prefix = tokenizer.encode("", false, true);
   EvaluationText result;
   result.bos = !prefix.empty() && prefix.front() == tokenizer.bos() ? tokenizer.bos() : -1;
-  result.tokens = tokenizer.encode(text, false, true);
+  result.tokens = encode_from(path, tokenizer, text, false, true);
   result.sha256 = sha256(text);
   return result;
 }
@@ -117,8 +118,8 @@ EvaluationText evaluation_text(const Tokenizer& tokenizer, const std::string& pa
 std::int64_t windows_in(const EvaluationText& text, const Protocol& protocol, std::int64_t wanted) {
   const auto there = static_cast<std::int64_t>(text.tokens.size()) / protocol.window;
   if (there == 0 || wanted > there)
-    throw Error("text", fmt::format("{} tokens hold {} windows of {}, {} are asked for", text.tokens.size(), there, protocol.window,
-                                    std::max<std::int64_t>(wanted, 1)), {}, "give a longer text, or fewer or smaller windows");
+    throw Error("text", fmt::format("{} hold {} of {}; asked for: {}", counted(std::ssize(text.tokens), "token"), counted(there, "window"),
+                                    protocol.window, std::max<std::int64_t>(wanted, 1)), {}, "give a longer text, or fewer or smaller windows");
   return wanted > 0 ? wanted : there;
 }
 

@@ -35,7 +35,7 @@ void read_tasks(const Plan& plan, const Tokenizer& tokenizer, ExperimentInputs& 
   must_exist("prompts", plan.evaluation.prompts);
   inputs.prompts_hash = sha256_of_file(plan.evaluation.prompts);
   for (auto& prompt : read_prompts(plan.evaluation.prompts, plan.evaluation.prompt_count)) {
-    DecodingTask task{prompt, tokenizer.encode(prompt.text, true, true), plan.evaluation.max_tokens};
+    DecodingTask task{prompt, encode_from(plan.evaluation.prompts + ": " + prompt.name, tokenizer, prompt.text, true, true), plan.evaluation.max_tokens};
     if (prompt.max_tokens > 0) task.max_tokens = std::min(task.max_tokens, prompt.max_tokens);
     inputs.longest_sequence = std::max(inputs.longest_sequence, static_cast<std::int64_t>(task.tokens.size()) + task.max_tokens);
     inputs.tasks.push_back(std::move(task));

@@ -174,7 +174,10 @@ void apply_assignments(Settings& yaml, std::span<const std::string> assignments)
 class RunMaker {
  public:
   RunMaker(const Settings& yaml, Settings base) : base_(std::move(base)) {
-    if (const auto* sweep = yaml.find("sweep")) axes_ = read_sweep(*sweep, base_keys());
+    if (const auto* sweep = yaml.find("sweep")) {
+      axes_ = read_sweep(*sweep, base_keys());
+      sweep_where_ = sweep->where;
+    }
     for (const auto& axis : axes_) columns_.push_back(axis.name);
     baseline_ = yaml.find("baseline");
     if (baseline_ && baseline_->kind != Settings::Kind::map) throw Error(baseline_->where, "is no map", "key: value pairs that change base");
@@ -255,7 +258,7 @@ class RunMaker {
     for (const auto& run : runs) {
       const auto [other, is_new] = seen.emplace(run.config_json, &run);
       if (!is_new)
-        throw Error("sweep", fmt::format("two runs are the same: {} and {}", line(*other->second), line(run)), {},
+        throw Error(sweep_where_, fmt::format("two runs are the same: {} and {}", line(*other->second), line(run)), {},
                     "remove a value, or set the keys that matter together as one axis of maps");
     }
   }
@@ -291,6 +294,7 @@ class RunMaker {
   const Settings* baseline_ = nullptr;
   std::vector<std::string> columns_;
   std::vector<Axis> axes_;
+  std::string sweep_where_;
 };
 
 }  // namespace
@@ -309,10 +313,19 @@ void EvaluationSettings::visit(Fields& f) {
 
 bool Plan::has(std::string_view task) const { return std::find(tasks.begin(), tasks.end(), task) != tasks.end(); }
 
-Plan read_plan(Settings yaml, const std::string& path, std::span<const std::string> assignments) {
+namespace {
+
+/// Every message about an experiment names its file, but those about the command line.
+Error in_file(const Error& error, const std::string& path) {
+  const bool placed = path.empty() || error.where().find(printable(path)) != std::string::npos || error.where().starts_with("command line");
+  return placed ? error : error.at(printable(path));
+}
+
+Plan read_plan_of(Settings yaml, const std::string& path, std::span<const std::string> assignments) {
   apply_assignments(yaml, assignments);
   refuse_unknown(yaml, "experiment", kKeys);
   Plan plan;
+  plan.path = path;
   plan.yaml_json = to_json(yaml);
   plan.name = read_name(required(yaml, "name"));
   plan.model = read_text(required(yaml, "model"));
@@ -338,7 +351,7 @@ Plan read_plan(Settings yaml, const std::string& path, std::span<const std::stri
   return plan;
 }
 
-std::shared_ptr<const ModelFile> check_plan(Plan& plan) {
+std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
   plan.model_path = find_model(plan.model);
   auto file = ModelFile::open(plan.model_path);
   check_model(*file);
@@ -356,6 +369,24 @@ std::shared_ptr<const ModelFile> check_plan(Plan& plan) {
     }
   }
   return file;
+}
+
+}  // namespace
+
+Plan read_plan(Settings yaml, const std::string& path, std::span<const std::string> assignments) {
+  try {
+    return read_plan_of(std::move(yaml), path, assignments);
+  } catch (const Error& error) {
+    throw in_file(error, path);
+  }
+}
+
+std::shared_ptr<const ModelFile> check_plan(Plan& plan) {
+  try {
+    return check_against_model(plan);
+  } catch (const Error& error) {
+    throw in_file(error, plan.path);
+  }
 }
 
 Plan plan_file(const std::string& path, std::span<const std::string> assignments) {

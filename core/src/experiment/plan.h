@@ -34,6 +34,7 @@ struct PlannedRun {
 };
 
 struct Plan {
+  std::string path;                  ///< of the YAML file, "" when it is none
   std::string name, note, model;     ///< model: as written
   std::string model_path;
   std::vector<PlannedRun> runs;      ///< the baseline first, then the baseline again

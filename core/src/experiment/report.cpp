@@ -189,18 +189,19 @@ std::string report_legend(std::span<const Json> all) {
   const auto shown = [&](const char* metric) { return shows(all, metric); };
   std::string text = "* the baseline. ± is half of a 95% interval.\n" + comparisons_legend(records) + noise_legend(all);
   if (shown("perplexity") || shown("kl_nats"))
-    text += fmt::format("Quality: text {} (sha256 {:.8}), protocol {}: {} windows of {} tokens, scored from token {} on, BOS {};\n"
+    text += fmt::format("Quality: text {} (sha256 {:.8}), protocol {}: {} of {} tokens, scored from token {} on, BOS {};\n"
                         "  intervals (percentile bootstrap, 1000 resamples) resample blocks of 32 scored tokens, paired with the baseline.\n",
                         common_text(records, {"evaluation", "text"}), common_text(records, {"evaluation", "text_sha256"}),
-                        common_text(records, {"evaluation", "protocol"}), common_text(records, {"evaluation", "windows"}),
+                        common_text(records, {"evaluation", "protocol"}), counted(common_text(records, {"evaluation", "windows"}), "window"),
                         common_text(records, {"evaluation", "window"}), common_text(records, {"evaluation", "first_scored"}),
                         common_text(records, {"evaluation", "bos"}));
   if (shown("kl_nats") && common_text(records, {"config", "activations"}) != "fp32")
     text += "  activations are rounded to 8 bits: that alone sets runs a few 10^-3 nats apart, whatever differs (docs/measuring.md).\n";
   if (shown("decode_tokens_per_s") || shown("prefill_tokens_per_s"))
-    text += fmt::format("Speed: one sequence, {} threads, {}; medians of {} rounds in which each run is measured once, in drawn order;\n"
+    text += fmt::format("Speed: one sequence, {}, {}; medians of {} in which each run is measured once, in drawn order;\n"
                         "  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds.\n",
-                        common_text(records, {"environment", "threads"}), common_text(records, {"environment", "cpu"}), common_text(records, {"repeat"}));
+                        counted(common_text(records, {"environment", "threads"}), "thread"), common_text(records, {"environment", "cpu"}),
+                        counted(common_text(records, {"repeat"}), "round"));
   if (shown(kBusy))
     text += fmt::format("Busy: share of the cores' time that other programs took meanwhile. Above {:.0f}% a speed says as much about them as about the run.\n",
                         100 * kBusyFrom);
@@ -279,8 +280,8 @@ std::string source_notes(const RecordSet& set) {
     const auto shown = std::ranges::count(set.source_of, s);
     if (source.planned > shown) notes += fmt::format("{}: {} of {} runs are finished.\n", escaped(source.folder), shown, source.planned);
     if (source.left_out > 0)
-      notes += fmt::format("{}: {} older records (of the same runs, or of runs that the experiment no longer has) are left out.\n",
-                           escaped(source.folder), source.left_out);
+      notes += fmt::format("{}: {} left out (of the same runs, or of runs that the experiment no longer has).\n",
+                           escaped(source.folder), counted(source.left_out, "older record"));
   }
   return notes;
 }

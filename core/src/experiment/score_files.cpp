@@ -104,7 +104,9 @@ void HiddenFile::append(View<const float, 2> rows) {
 void HiddenFile::finish() {
   impl_->file.close();
   if (!impl_->file) throw Error(impl_->path, "writing failed", {}, "make room, then go on with --resume");
-  std::filesystem::rename(impl_->beside, impl_->path);
+  std::error_code code;
+  std::filesystem::rename(impl_->beside, impl_->path, code);
+  if (code) throw Error(impl_->path, "renaming failed: " + code.message(), {}, "see to the folder, then go on with --resume");
   impl_->beside.clear();
 }
 

@@ -28,6 +28,9 @@ std::vector<std::vector<std::string>> header_lines(const std::vector<std::string
 
 }  // namespace
 
+std::string counted(std::int64_t n, std::string_view noun) { return counted(std::to_string(n), noun); }
+std::string counted(const std::string& n, std::string_view noun) { return n + " " + std::string(noun) + (n == "1" ? "" : "s"); }
+
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }

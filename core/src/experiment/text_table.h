@@ -1,7 +1,9 @@
 /// @file text_table.h
 /// Columns of text for a terminal, aligned by what a reader sees, not by bytes.
 #pragma once
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "patchbay/error.h"
@@ -22,6 +24,10 @@ struct PATCHBAY_API TextTable {
  private:
   TextTable part(const std::vector<std::size_t>& chosen) const;
 };
+
+/// "1 window", "2 windows".
+PATCHBAY_API std::string counted(std::int64_t n, std::string_view noun);
+PATCHBAY_API std::string counted(const std::string& n, std::string_view noun);  ///< n as text, which may be no number
 
 /// Characters of UTF-8 text.
 PATCHBAY_API std::size_t width_of(const std::string& text);

@@ -81,6 +81,15 @@ void drop_merges_to_special(TokenizerDescription& description) {
   std::erase_if(bpe->merges, [&](const BpeMerge& merge) { return description.vocabulary.type(merge.result) == TokenType::special; });
 }
 
+std::vector<Token> encode_from(const std::string& place, const Tokenizer& tokenizer, std::string_view text, bool parse_special,
+                               bool add_special) {
+  try {
+    return tokenizer.encode(text, parse_special, add_special);
+  } catch (const Error& error) {
+    throw error.at(place);
+  }
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file) { return make_tokenizer(read_gguf_tokenizer(file), escaped(file.path())); }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
