@@ -44,9 +44,13 @@ def yaml_of(plugin: str) -> pathlib.Path:
     return ROOT / "plugins" / plugin / f"{plugin.split('/')[1]}.yaml"
 
 
+def digest_of(yaml: pathlib.Path, body: str) -> str:
+    """Of an experiment and of what was written about its results."""
+    return hashlib.sha256(yaml.read_bytes() + b"\0" + body.encode()).hexdigest()[:16]
+
+
 def digest_line(plugin: str, body: str) -> str:
-    digest = hashlib.sha256(yaml_of(plugin).read_bytes() + b"\0" + body.encode()).hexdigest()[:16]
-    return f"<!-- made by scripts/update_readmes.py --run from {yaml_of(plugin).name}: {digest} -->"
+    return f"<!-- made by scripts/update_readmes.py --run from {yaml_of(plugin).name}: {digest_of(yaml_of(plugin), body)} -->"
 
 
 def is_generated(plugin: str, results: str) -> bool:

@@ -8,6 +8,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "scripts"))
+import update_ablations  # noqa: E402
 import update_readmes  # noqa: E402
 
 SKIPPED = {"build", "results", ".venv", ".git"}
@@ -39,6 +40,30 @@ class Documents(unittest.TestCase):
         code = re.search(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL).group(1)
         example = ROOT / "examples/out_of_tree_plugin/processors/min_p/min_p.cpp"
         self.assertEqual(code, example.read_text(encoding="utf-8"))
+
+
+class Ablations(unittest.TestCase):
+    def test_each_experiment_has_a_page_with_the_table_of_its_yaml(self):
+        self.assertGreater(len(update_ablations.experiments()), 5)
+        self.assertEqual(update_ablations.faults(), [])
+
+    def test_a_changed_figure_or_experiment_shows(self):
+        text = (ROOT / "docs/ablations/bits_by_group.md").read_text(encoding="utf-8")
+        block = next(update_ablations.BLOCK.finditer(text))
+        self.assertTrue(update_ablations.is_generated(block[2], block[4]))
+        self.assertFalse(update_ablations.is_generated(block[2], block[4].replace("commit", "comit")))
+        self.assertFalse(update_ablations.is_generated("kv_formats", block[4]))
+
+    def test_the_index_leads_to_each_page_and_each_page_asks_and_answers(self):
+        index = (ROOT / "docs/ablations/README.md").read_text(encoding="utf-8")
+        for page in sorted((ROOT / "docs/ablations").glob("*.md")):
+            if page.name == "README.md":
+                continue
+            with self.subTest(page=page.name):
+                self.assertIn(f"({page.name})", index)
+                text = page.read_text(encoding="utf-8")
+                self.assertIn("**Question:**", text)
+                self.assertIn("**Answer", text)
 
 
 class PluginFolders(unittest.TestCase):
