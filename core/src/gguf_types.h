@@ -2,6 +2,7 @@
 /// The type codes of GGUF files, as data.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace patchbay {
@@ -13,6 +14,8 @@ struct TensorType {
   std::int64_t block = 1, bytes = 0;  ///< 0 bytes: withdrawn, files that use it can no longer be read
   std::string_view format = {};       ///< the weight format plugin that computes with it, or ""
 };
+/// The names of the types that are computed with: "F32, F16, ...".
+std::string computed_types();
 /// Null for a code that was never given out.
 const TensorType* find_tensor_type(std::uint32_t code);
 

@@ -251,7 +251,8 @@ TEST_CASE("formats: GGUF blocks decode as the gguf package does, bit for bit, fr
   const auto golden = nlohmann::json::parse(read_file(source_path("tests/golden/gguf_blocks/blocks.json")));
   const std::map<std::string, std::string> names = {{"F16", "fp16"},  {"BF16", "bf16"}, {"Q4_0", "q4_0"}, {"Q4_1", "q4_1"},
                                                     {"Q5_0", "q5_0"}, {"Q5_1", "q5_1"}, {"Q8_0", "q8_0"},
-                                                    {"Q4_K", "q4_k"}, {"Q6_K", "q6_k"}};
+                                                    {"Q2_K", "q2_k"}, {"Q3_K", "q3_k"}, {"Q4_K", "q4_k"}, {"Q5_K", "q5_k"}, {"Q6_K", "q6_k"},
+                                                    {"Q8_K", "q8_k"}, {"IQ4_NL", "iq4_nl"}, {"IQ4_XS", "iq4_xs"}};
   for (const auto& [type, name] : names) {
     INFO(name);
     const auto format = make<WeightFormat>({name, nullptr});

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "gguf_types.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
 #include "weights.h"
@@ -28,7 +29,7 @@ std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTen
   if (tensor.format.empty()) {
     throw Error(file.path(),
                 "tensor " + std::string(tensor.name) + " has type " + std::string(tensor.type_name) + ", which is not computed",
-                "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K", "requantise the model to one of these");
+                computed_types(), "requantise the model to one of these");
   }
   return make<WeightFormat>({std::string(tensor.format), nullptr});
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "engine/plain_numbers.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
 
@@ -13,7 +14,18 @@ namespace {
 /// Rows [first, first + count) of a stored matrix.
 struct RowRange { std::int64_t first = 0, count = 0; };
 
-// Points a format's single part at the file's bytes.
+/// The values of a tensor of plain numbers as fp32, the format that stands for it.
+PackedWeight widened(const FileTensor& tensor, const WeightFormat& fp32, RowRange range, Device& device) {
+  const std::int64_t cols = tensor.shape.at(0);
+  PackedWeight w = fp32.allocate(std::string(tensor.name), range.count, cols, device);
+  const auto values = w.parts.at(0).as<float, 2>();
+  device.parallel_for(range.count, 16, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) read_plain_numbers(tensor, (range.first + r) * cols, values[r]);
+  });
+  return w;
+}
+
+/// Points a format's single part at the file's bytes.
 PackedWeight mapped(const std::shared_ptr<const ModelFile>& file, const FileTensor& tensor, const WeightFormat& format,
                     RowRange range) {
   PackedWeight w;
@@ -59,7 +71,7 @@ class Loader {
     if (place->transposed) {
       transpose(linear, tensor, range);
     } else {
-      linear.packed = mapped(file_, tensor, *linear.format, range);
+      linear.packed = packed(tensor, *linear.format, range);
     }
     linear.packed.name = label + part_of(*place, tensor, range, expert);
     const WeightPlan::Choice& choice = plan_.choice(label);
@@ -103,6 +115,10 @@ class Loader {
     return *tensor;
   }
 
+  PackedWeight packed(const FileTensor& tensor, const WeightFormat& format, RowRange range) const {
+    return holds_plain_numbers(tensor) ? widened(tensor, format, range, ops_.device()) : mapped(file_, tensor, format, range);
+  }
+
   /// The rows that a role has of a tensor. @throws Error unless they are as many and as long as the model wants.
   RowRange range_of(Role role, const TensorPlace& place, const FileTensor& tensor, int expert) const {
     const bool stacked = place.name.find('#') == std::string::npos;  // all experts in one tensor
@@ -135,7 +151,7 @@ class Loader {
       throw Error(file_->path(), "tensor " + name + " has fewer than " + std::to_string(first + size) + " values");
     const auto format = stored_format(*file_, tensor);
     std::vector<float> all(static_cast<std::size_t>(rows * cols));
-    format->decode(mapped(file_, tensor, *format, {0, rows}), 0, View<float, 2>(all.data(), {rows, cols}));
+    format->decode(packed(tensor, *format, {0, rows}), 0, View<float, 2>(all.data(), {rows, cols}));
     Buffer buffer = ops_.device().allocate(size * bytes_of(DType::f32));
     std::memcpy(buffer.data(), all.data() + first, static_cast<std::size_t>(buffer.size()));
     sizes.parameters += size;
@@ -147,7 +163,7 @@ class Loader {
   void transpose(Linear& linear, const FileTensor& tensor, RowRange range) {
     const std::int64_t inputs = rows_of(tensor), outputs = tensor.shape.at(0);
     std::vector<float> values(static_cast<std::size_t>(inputs * outputs));
-    linear.format->decode(mapped(file_, tensor, *linear.format, {0, inputs}), 0,
+    linear.format->decode(packed(tensor, *linear.format, {0, inputs}), 0,
                           View<float, 2>(values.data(), {inputs, outputs}));
     linear.format = make<WeightFormat>({"fp32", nullptr});
     linear.packed = linear.format->allocate({}, range.count, inputs, ops_.device());

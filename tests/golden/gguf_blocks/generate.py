@@ -6,6 +6,7 @@
 
 Per type: values_per_block, bytes_per_block, `blocks` (hex of the packed bytes, block after block) and `values` (hex of the
 decoded fp32 values, little-endian). No value is a NaN: a scale is finite. Infinities occur in F16 and BF16 only.
+Integers and F64, which `gguf` hands out as numpy arrays, are converted by numpy.
 Q8_K, which `gguf` does not decode, is decoded by ggml itself, as llama-cpp-python brings it.
 """
 import ctypes
@@ -24,6 +25,11 @@ RANDOM_BLOCKS = 12
 SCALES = {"Q4_0": 1, "Q4_1": 2, "Q5_0": 1, "Q5_1": 2, "Q8_0": 1}
 # The same of the larger blocks: where their fp16 fields begin, and how many there are.
 SUPER_SCALES = {"Q4_K": (0, 2), "Q6_K": (208, 1), "Q5_K": (0, 2), "Q2_K": (80, 2), "Q3_K": (108, 1), "IQ4_NL": (0, 1), "IQ4_XS": (0, 1)}
+# Integers and 64-bit floats that fp32 does not hold exactly: numpy rounds them to nearest, ties to even.
+PLAIN_EXTREMES = {
+    "I": lambda dtype: numpy.array([numpy.iinfo(dtype).min, numpy.iinfo(dtype).max, 0, -1], dtype),
+    "F": lambda dtype: numpy.array([0.0, -0.0, 1 / 3, 1 + 2.0**-24, 1 + 3 * 2.0**-24, 16777217, 1e300, -1e300, 1e-300, 1e-42], dtype),
+}
 # zero, minus zero, smallest and largest subnormal, smallest normal, one, largest, and their negatives
 EXTREME_HALVES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF]
 
@@ -102,6 +108,11 @@ def main(path):
     packed = b"".join(numpy.float32(scale).tobytes() + rng.bytes(288) for scale in [1.0, -0.37, 1e-30, 0.0])
     types["Q8_K"] = {"values_per_block": 256, "bytes_per_block": 292, "blocks": packed.hex(),
                      "values": decoded_by_ggml(packed, 4 * 256).tobytes().hex()}
+    for name, dtype in {"I8": "<i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "F64": "<f8"}.items():
+        numbers = numpy.concatenate([numpy.frombuffer(rng.bytes(64 * numpy.dtype(dtype).itemsize), dtype), PLAIN_EXTREMES[name[0]](dtype)])
+        numbers = numbers[numbers == numbers]
+        types[name] = {"values_per_block": 1, "bytes_per_block": numbers.itemsize, "blocks": numbers.tobytes().hex(),
+                       "values": numbers.astype("<f4").tobytes().hex()}
     versions = {package: importlib.metadata.version(package) for package in ["gguf", "numpy", "llama-cpp-python"]}
     with open(path, "w", encoding="ascii") as out:
         json.dump({"seed": SEED, "versions": versions, "types": types}, out, indent=1)

@@ -1,0 +1,51 @@
+// GGUF's Q2_K: 256 weights share two fp16 numbers; each group of 16 has a 4-bit scale and a 4-bit minimum, each weight a 2-bit code.
+// Formulas (S1)...(S4): README.md.
+#include "patchbay/plugin.h"
+#include "patchbay/super_block_format.h"
+
+namespace patchbay {
+namespace {
+
+struct Q2_K {
+  static constexpr const char* kName = "q2_k";
+  static constexpr int kGroupColumns = 16, kZeroCode = 0, kMaxCode = 3, kMaxScale = 15, kIntegerBits = 4;
+  using Groups = std::array<GroupScale, 16>;
+
+  struct Stored {
+    std::uint8_t scales_and_minima[16];  // scale in the low half
+    std::uint8_t codes[64];
+    Half scale_step, minimum_step;
+  };
+  static_assert(sizeof(Stored) == 84);
+
+  /// (S2), (S3)
+  static Stored fit(const float* w) {
+    const auto fitted = fit_steps_and_minima<16>(w, kMaxCode, kMaxScale, kName);
+    Stored stored{{}, {}, to_half(fitted.scale_step), to_half(fitted.minimum_step)};
+    for (int g = 0; g < 16; ++g) stored.scales_and_minima[g] = static_cast<std::uint8_t>(fitted.scales[g] | fitted.minima[g] << 4);
+    return stored;
+  }
+  static Groups groups(const Stored& stored) {
+    const float scale_step = to_float(stored.scale_step), minimum_step = to_float(stored.minimum_step);
+    Groups groups;
+    for (int g = 0; g < 16; ++g) {
+      const int scale = stored.scales_and_minima[g] & 15, minimum = stored.scales_and_minima[g] >> 4;
+      groups[g] = {scale_step * static_cast<float>(scale), -(minimum_step * static_cast<float>(minimum))};
+    }
+    return groups;
+  }
+  /// (S4)
+  static std::uint8_t round(float w, const GroupScale& group) { return nearest_code(w, group, kZeroCode, kMaxCode); }
+  /// (S1)
+  static float value(std::uint8_t code, const GroupScale& group) { return group.scale * static_cast<float>(code) + group.offset; }
+
+  static void store_codes(const SuperCodes& codes, Stored& stored) { pack_bits<2, 32>(codes, 0, stored.codes); }
+  static void load_codes(const Stored& stored, SuperCodes& codes) { unpack_bits<2, 32>(stored.codes, 0, codes); }
+};
+
+}  // namespace
+
+PATCHBAY_PLUGIN(WeightFormat, SuperBlockFormat<Q2_K>, "q2_k", "GGUF Q2_K: groups of 16 with 4-bit scales and minima in super-blocks of 256, 2-bit codes",
+                "ggml: K-quants of GGUF files")
+
+}  // namespace patchbay
