@@ -11,6 +11,7 @@
 #include "experiment/bootstrap.h"
 #include "experiment/environment.h"
 #include "experiment/metrics.h"
+#include "experiment/predictions.h"
 #include "experiment/text_table.h"
 #include "generation.h"
 
@@ -40,6 +41,23 @@ Json summary(const std::vector<double>& values) {
   return {{"median", median(values)}, {"min", *low}, {"max", *high}, {"values", values}};
 }
 
+/// predicted_* and *_of_roofline of the medians, and what they were predicted from.
+Json predictions(Session& session, const BenchOptions& options, const GenerationResult& decoded, double prefill, double decode) {
+  const int threads = session.device().concurrency();
+  Calibrations calibrations;
+  const auto& calibration = calibrations.of(threads);
+  const auto machine = calibration.limits(used_threads(threads));
+  const auto cost = session.cost();
+  const DecodedPrompt prompt{options.prompt, static_cast<std::int64_t>(decoded.tokens.size()), decoded.passes, decoded.drafted};
+  Json metrics = {{"prefill_tokens_per_s", prefill}, {"decode_tokens_per_s", decode}};
+  add_predicted_prefill(cost, machine, options.prompt, session.config().max_batched_tokens, metrics);
+  add_predicted_decoding(cost, machine, {&prompt, 1}, metrics);
+  metrics.erase("prefill_tokens_per_s");
+  metrics.erase("decode_tokens_per_s");
+  metrics["calibration"] = calibration_summary(calibration, threads);
+  return metrics;
+}
+
 }  // namespace
 
 int bench(const BenchOptions& options) {
@@ -51,26 +69,30 @@ int bench(const BenchOptions& options) {
   const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   const auto prompt = random_prompt(session->runner().vocabulary(), options.prompt);
   std::vector<double> prefill, decode;
+  GenerationResult result;
   for (int i = 0; i <= options.repeat; ++i) {
-    const auto result = once(*session, prompt, options.generate);
+    result = once(*session, prompt, options.generate);
     if (i == 0) continue;  // warm-up
     prefill.push_back(static_cast<double>(options.prompt) / result.prefill_seconds);
     decode.push_back(static_cast<double>(result.tokens.size() - 1) / result.decode_seconds);
   }
-  const Json result = {{"prefill_tokens_per_s", summary(prefill)}, {"decode_tokens_per_s", summary(decode)}, {"prompt", options.prompt},
+  Json bench = {{"prefill_tokens_per_s", summary(prefill)}, {"decode_tokens_per_s", summary(decode)}, {"prompt", options.prompt},
                        {"generate", options.generate}, {"load_s", load_s}, {"peak_rss_bytes", peak_memory_bytes()},
                        {"peak_rss_of", own_peak ? "loading and running" : "the whole process"}, {"threads", session->device().concurrency()},
                        {"paths", session->paths()}, {"cpu", environment().cpu}, {"commit", environment().commit}};
+  bench.update(predictions(*session, options, result, median(prefill), median(decode)));
   if (options.model.json) {
-    fmt::print("{}\n", result.dump());
+    fmt::print("{}\n", bench.dump());
     return 0;
   }
-  const auto line = [&](const char* what, const Json& speeds) {
-    fmt::print("{:<24} {:>9.1f} tokens/s  (median of {}; {:.1f} to {:.1f})\n", what, speeds["median"].get<double>(), options.repeat,
-               speeds["min"].get<double>(), speeds["max"].get<double>());
+  const auto line = [&](const std::string& what, const std::string& phase) {
+    const auto& speeds = bench[phase + "_tokens_per_s"];
+    fmt::print("{:<24} {:>9.1f} tokens/s  (median of {}; {:.1f} to {:.1f}); {:.0f}% of the roofline's {:.1f}\n", what, speeds["median"].get<double>(),
+               options.repeat, speeds["min"].get<double>(), speeds["max"].get<double>(), 100 * bench[phase + "_of_roofline"].get<double>(),
+               bench["predicted_" + phase + "_tokens_per_s"].get<double>());
   };
-  line(fmt::format("prefill of {}", options.prompt).c_str(), result["prefill_tokens_per_s"]);
-  line(fmt::format("decode of {} after it", options.generate).c_str(), result["decode_tokens_per_s"]);
+  line(fmt::format("prefill of {}", options.prompt), "prefill");
+  line(fmt::format("decode of {} after it", options.generate), "decode");
   fmt::print("loaded in {:.2f} s, peak memory {:.0f} MiB, {}\n", load_s, peak_memory_bytes() / 1048576.0, counted(session->device().concurrency(), "thread"));
   for (const auto& [part, path] : session->paths()) fmt::print("  {}: {}\n", part, path);
   return 0;

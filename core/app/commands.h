@@ -42,7 +42,8 @@ struct PerplexityOptions {
 };
 struct BenchOptions { ModelOptions model; std::int64_t prompt = 512, generate = 128; int repeat = 5; };
 struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; std::string out; };
-struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, quiet = false, json = false; int threads = 0; };
+struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, quiet = false, recalibrate = false, json = false; int threads = 0; };
+struct CalibrateOptions { int threads = 0; std::string out; bool json = false; };   ///< threads 0: all cores
 struct NewOptions { std::string kind, name, dir = "plugins"; };
 struct ReportOptions { std::vector<std::string> folders; std::string csv, html; bool json = false, markdown = false, by_kind = false; };
 struct DiffOptions { std::string first, second; bool json = false; };   ///< each FOLDER, FOLDER:HASH or FOLDER:RUN
@@ -74,6 +75,7 @@ int perplexity(const PerplexityOptions&);
 int bench(const BenchOptions&);
 int plan(const PlanOptions&);
 int run(const RunOptions&);
+int calibrate(const CalibrateOptions&);
 int new_plugin(const NewOptions&);
 int report(const ReportOptions&);
 int diff(const DiffOptions&);

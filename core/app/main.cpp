@@ -207,7 +207,7 @@ void experiment(CLI::App& command, std::string& file, std::vector<std::string>& 
 }
 
 void add_plan(CLI::App& app, Outcome& outcome) {
-  add<PlanOptions>(app, outcome, "plan", "What an experiment would run; checks all of it, loads nothing",
+  add<PlanOptions>(app, outcome, "plan", "What an experiment would run, and its sizes; checks all of it, loads nothing",
                    [](CLI::App& command, PlanOptions& options) {
                      experiment(command, options.file, options.assignments);
                      json_flag(command, options.json);
@@ -222,9 +222,19 @@ void add_run(CLI::App& app, Outcome& outcome) {
                     command.add_flag("--resume", options.resume, "Go on in a folder: what is finished is kept");
                     command.add_flag("--dry-run", options.dry_run, "Only plan");
                     command.add_flag("--quiet", options.quiet, "No progress: the table alone");
+                    command.add_flag("--recalibrate", options.recalibrate, "Measure the machine's limits now, whatever `calibrate` kept");
                     threads(command, options.threads);
                     json_flag(command, options.json);
                   }, run);
+}
+
+void add_calibrate(CLI::App& app, Outcome& outcome) {
+  add<CalibrateOptions>(app, outcome, "calibrate", "Measures what the machine can move and compute at most; predictions rest on it",
+                        [](CLI::App& command, CalibrateOptions& options) {
+                          command.add_option("--threads", options.threads, "Measure 1 to so many threads; 0: all cores")->check(CLI::Range(0, kMaxThreads));
+                          command.add_option("--out", options.out, "Write this file; else one in the user's cache folder, which `run` and `bench` read");
+                          json_flag(command, options.json);
+                        }, calibrate);
 }
 
 void add_new(CLI::App& app, Outcome& outcome) {
@@ -324,6 +334,7 @@ int main(int argc, char** argv) {
   add_bench(app, outcome);
   add_plan(app, outcome);
   add_run(app, outcome);
+  add_calibrate(app, outcome);
   add_new(app, outcome);
   add_report(app, outcome);
   add_diff(app, outcome);

@@ -62,7 +62,7 @@ int run(const RunOptions& options) {
   StoppableProgress progress(options.quiet);
   try {
     const InterruptGuard guard;
-    run_experiment(planned, file, {out, options.resume, options.threads}, progress);
+    run_experiment(planned, file, {out, options.resume, options.threads, options.recalibrate}, progress);
   } catch (const Interrupted&) {
     progress.clear();
     return stopped(options, planned, out);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 
 #include "config.h"
@@ -28,12 +27,7 @@ std::vector<fs::path> description_folders() {
 }
 
 /// Where scripts/fetch_model.sh keeps models.
-fs::path cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return fs::path(cache) / "patchbay/models";
-  const char* home = std::getenv("HOME");
-  return fs::path(home != nullptr ? home : "") / ".cache/patchbay/models";
-}
+fs::path cache_folder() { return user_cache_folder() / "models"; }
 
 std::string known_models() {
   std::vector<std::string> names;

@@ -1,5 +1,7 @@
 #include "resources.h"
 
+#include <cstdlib>
+
 namespace patchbay {
 
 std::vector<std::filesystem::path> resource_places(const std::string& relative) {
@@ -11,6 +13,13 @@ std::vector<std::filesystem::path> resource_places(const std::string& relative) 
     places.push_back(folder / "share/patchbay" / relative);
   }
   return places;
+}
+
+std::filesystem::path user_cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache && *cache) return std::filesystem::path(cache) / "patchbay";
+  const char* home = std::getenv("HOME");
+  return home && *home ? std::filesystem::path(home) / ".cache/patchbay" : std::filesystem::path();
 }
 
 }  // namespace patchbay

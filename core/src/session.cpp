@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/cost_model.h"
 #include "engine/runner.h"
 #include "patchbay/decoder.h"
 #include "patchbay/kv_prefix.h"
@@ -83,6 +84,7 @@ const KvStore& Session::kv_store() const { return *impl_->store; }
 WeightSizes Session::sizes() const { return impl_->weights.sizes; }
 const std::vector<TensorPath>& Session::tensor_paths() const { return impl_->weights.paths; }
 std::vector<WeightView> Session::weights() const { return weight_views(impl_->weights, impl_->spec); }
+ModelCost Session::cost() const { return model_cost(*impl_->file, impl_->config, impl_->weights.paths); }
 int Session::hidden_size() const { return impl_->spec.hidden; }
 void Session::head(View<const float, 2> hidden, View<float, 2> logits) { impl_->transformer.head(hidden, logits); }
 

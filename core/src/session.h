@@ -18,6 +18,7 @@ namespace patchbay {
 
 class KvPrefix;
 class KvRetention;
+struct ModelCost;
 
 struct SessionOptions {
   std::int64_t max_tokens = 0;   ///< longest sequence; 0: the model's context length, at most 4096
@@ -61,6 +62,8 @@ class PATCHBAY_API Session {
   std::map<std::string, std::string> paths() const;
   /// Every weight, norms included, in the order of the forward pass.
   std::vector<WeightView> weights() const;
+  /// What this configuration must move and compute: engine/cost_model.h.
+  ModelCost cost() const;
   int hidden_size() const;
   /// logits(n,V) from final hidden states (n, hidden) as Step.hidden gives them: the head alone.
   void head(View<const float, 2> hidden, View<float, 2> logits);

@@ -126,6 +126,20 @@ TEST_CASE("list names every plugin, kernels and what is refused") {
   CHECK_FALSE(run("list kernels").output.empty());
 }
 
+TEST_CASE("calibrate writes what it prints, and refuses more threads than cores") {
+  patchbay::test::TemporaryFolder folder;
+  const auto printed = json_of("calibrate --threads 1 --json --out " + folder / "limits.json");
+  CHECK(printed == nlohmann::json::parse(patchbay::test::read_file(folder / "limits.json")));
+  REQUIRE(printed["by_threads"].size() == 1);
+  const auto& read = printed["by_threads"][0]["memory_read_bytes_per_s"];
+  CHECK(read["low"] <= read["median"]);
+  CHECK(read["median"] <= read["high"]);
+  CHECK(printed["array_bytes"] >= 4 * printed["cache_bytes"].get<double>() * (printed["array_bytes"] < (1 << 30)));
+  const Result fault = run("calibrate --threads 1024 --out " + folder / "more.json");
+  CHECK(fault.code == 1);
+  CHECK_THAT(fault.errors, Contains("the cores that this process may use"));
+}
+
 TEST_CASE("describe states each parameter, typed") {
   const nlohmann::json plugin = json_of("describe int_grouped --json");
   CHECK(plugin["kind"] == "formats");

@@ -86,6 +86,14 @@ TEST_CASE("an experiment ends in one record per run, with what the design promis
     CHECK(metrics["perplexity"] <= metrics["perplexity_ci"][1]);
     CHECK(metrics["prefill_tokens_per_s_values"].size() == 2);
     CHECK(metrics["scored_tokens"] == 3 * 63);
+    CHECK(metrics["predicted_weights_bytes"] == metrics["weights_bytes"]);
+    CHECK(metrics["predicted_kv_bytes_per_token"] == metrics["kv_bytes_per_token"]);
+    CHECK(metrics["predicted_decode_bytes_per_token"] > 0);
+    for (const std::string phase : {"prefill", "decode"}) {
+      const double measured = metrics[phase + "_tokens_per_s"], predicted = metrics["predicted_" + phase + "_tokens_per_s"];
+      CHECK(metrics[phase + "_of_roofline"].get<double>() == Approx(measured / predicted));
+    }
+    CHECK(record["environment"]["calibration"]["memory_read_bytes_per_s"]["median"] > 0);
     CHECK(record["outputs"].size() == 2);
     for (std::size_t p = 0; p < 2; ++p) {  // one prompt of each kind
       const auto& output = record["outputs"][p];

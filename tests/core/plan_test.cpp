@@ -270,4 +270,20 @@ TEST_CASE("the quick start plans twelve runs that differ where it says, and the 
   CHECK(json["runs"].size() == 13);
   CHECK(json["runs"][2]["labels"]["decoder"] == "lookup");
   CHECK_THAT(plan_table(plan), Contains("rtn int4 g64") && Contains("baseline"));
+  CHECK_FALSE(json["runs"][0].contains("predicted"));  // the model was not looked at
+}
+
+TEST_CASE("a plan that was checked says what its formats make of the model") {
+  const auto model = test::source_path("tests/golden/tiny_llama/gqa_tied.gguf");
+  auto plan = read_plan(parse_yaml("name: sizes\nmodel: " + model + "\ntasks: [memory]\nsweep: {kv_store.format: [fp16, int8]}\n", "sizes.yaml"), "");
+  const auto file = check_plan(plan);
+  const auto json = nlohmann::json::parse(plan_json(plan));
+  const auto sizes = [&](int run, const char* key) { return json["runs"][run]["predicted"][key].get<double>(); };
+  double stored = 0;
+  for (const auto& tensor : file->tensors()) stored += static_cast<double>(tensor.bytes);
+  CHECK(sizes(0, "weights_bytes") == stored);
+  CHECK(sizes(0, "bits_per_weight") == Approx(32));  // the file is in F32
+  CHECK(sizes(0, "kv_bytes_per_token") == 2 * 3 * 2 * 8 * 2);  // keys and values, 3 layers, 2 heads of 8, fp16
+  CHECK(sizes(1, "kv_bytes_per_token") == 2 * 3 * 2 * (8 + 2));
+  CHECK_THAT(plan_table(plan), Contains("192") && Contains("120"));
 }

@@ -37,6 +37,30 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("predicted speeds and the shares reached are a second table, where there are any") {
+  std::vector<Json> records = {record("as stored", "greedy", true), record("rtn int4 g64", "speculative", false)};
+  CHECK(report_table(records, true).find("oofline") == std::string::npos);
+  const auto limit = [](double median) { return Json{{"median", median}, {"low", 0.9 * median}, {"high", 1.1 * median}}; };
+  for (auto& each : records) {
+    each["metrics"].update({{"predicted_prefill_tokens_per_s", 3000.4}, {"prefill_of_roofline", 0.41}, {"prefill_of_roofline_ci", {0.40, 0.42}},
+                            {"predicted_decode_tokens_per_s", 162.5}, {"decode_of_roofline", 0.5}, {"predicted_decode_bytes_per_token", 98.76e6}});
+    each["environment"]["calibration"] = {{"memory_read_bytes_per_s", limit(20e9)}, {"cache_read_bytes_per_s", limit(90e9)}, {"fp32_flops_per_s", limit(2e11)},
+                                          {"int8_ops_per_s", limit(8e11)}, {"date", "2026-01-31T12:00:00Z"}, {"busy_share", 0.01}};
+  }
+  const auto lines = lines_of(roofline_table(records, true));
+  const auto row = std::find_if(lines.begin(), lines.end(), [](const auto& line) { return line.starts_with("as stored *"); });
+  REQUIRE(row != lines.end());
+  for (const char* cell : {"98.8", "3000", "41.0 ±1.0%", "162", "50%"}) CHECK(row->find(cell) != std::string::npos);
+  const auto text = report_table(records, false);
+  CHECK(text.find("memory 20.0 GB/s (18.0 to 22.0)") != std::string::npos);
+  CHECK(text.find("±") == std::string::npos);
+  CHECK(text.find("Meanwhile") == std::string::npos);
+  records[1]["environment"]["calibration"]["memory_read_bytes_per_s"]["median"] = 19e9;
+  records[1]["environment"]["calibration"]["busy_share"] = 0.4;
+  CHECK(report_table(records, true).find("memory of several machines or dates") != std::string::npos);
+  CHECK(report_table(records, true).find("up to 40% of the cores' time") != std::string::npos);
+}
+
 TEST_CASE("values show the digits that their interval supports") {
   CHECK(plus_minus(28.757, 1.26) == "28.8 ±1.3");
   CHECK(plus_minus(0.012352, 0.00041) == "0.0124 ±0.0004");

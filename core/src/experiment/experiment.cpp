@@ -14,6 +14,7 @@
 #include "experiment/environment.h"
 #include "experiment/inputs.h"
 #include "experiment/measure.h"
+#include "experiment/predictions.h"
 #include "experiment/record_set.h"
 #include "experiment/records.h"
 #include "experiment/rounds.h"
@@ -36,6 +37,7 @@ class Experiment {
         folder_(options.out.empty() ? plan.out : options.out, plan.name, options.resume), timings_(folder_.timings_path(), environment_.host),
         inputs_(read_inputs(plan, *make_tokenizer(*file_))), model_hash_(sha256_of_file(plan.model_path)) {
     for (const auto& run : plan_.runs) hashes_.push_back(run_hash(run));
+    if (plan.has("throughput")) calibrations_.emplace(options.recalibrate);
     folder_.write_experiment(Json{{"name", plan.name}, {"yaml", Json::parse(plan.yaml_json)}, {"plan", Json::parse(plan_json(plan))}}.dump(2));
   }
 
@@ -169,6 +171,7 @@ class Experiment {
     metrics.update(sizes);
     if (plan_.has("throughput")) add_times(metrics, *timings_.finished(hashes_[at_]), hashes_[at_], plan_.seed);
     metrics.update(decoding);
+    if (!run.noise) add_predictions(*session, outputs, metrics);
     auto result = record(run, *session, metrics, outputs, started, own_peak);
     if (plan_.decodes()) result["by_kind"] = with_times_of_kinds(std::move(by_kind));
     return result;
@@ -181,6 +184,21 @@ class Experiment {
         if (const auto& kind = task.prompt.kind; !by_kind[kind].contains("decode_tokens_per_s"))
           add_times_of_kind(by_kind[kind], *timings_.finished(hashes_[at_]), hashes_[at_], kind, plan_.seed);
     return by_kind;
+  }
+
+  /// What was to be expected beside what was measured.
+  void add_predictions(Session& session, const Json& outputs, Json& metrics) {
+    const auto cost = session.cost();
+    if (plan_.has("memory")) add_predicted_sizes(cost, metrics);
+    if (!calibrations_) return;
+    const int threads = session.device().concurrency();
+    const auto machine = calibrations_->of(threads).limits(used_threads(threads));
+    std::vector<DecodedPrompt> prompts;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      prompts.push_back({static_cast<std::int64_t>(inputs_.tasks[i].tokens.size()), static_cast<std::int64_t>(outputs[i]["tokens"].size()),
+                         outputs[i]["passes"], outputs[i]["drafted"]});
+    add_predicted_prefill(cost, machine, plan_.evaluation.prefill_tokens, session.config().max_batched_tokens, metrics);
+    add_predicted_decoding(cost, machine, prompts, metrics);
   }
 
   static Json labels_of(const PlannedRun& run) {
@@ -198,6 +216,10 @@ class Experiment {
                              {"build_id", environment_.build_id}, {"commit", environment_.commit}, {"sources", environment_.sources},
                              {"started", started},
                              {"peak_rss_of", own_peak ? "this run" : "the process so far"}};
+    if (calibrations_) {
+      const int threads = session.device().concurrency();
+      record["environment"]["calibration"] = calibration_summary(calibrations_->of(threads), threads);
+    }
     record["evaluation"] = Json::object();
     if (plan_.scores_text())
       record["evaluation"] = {{"text", plan_.evaluation.text}, {"text_sha256", inputs_.text.sha256},
@@ -270,6 +292,7 @@ class Experiment {
   TimingsFile timings_;
   ExperimentInputs inputs_;
   std::string model_hash_;
+  std::optional<Calibrations> calibrations_;  ///< where speeds are measured
   std::vector<std::string> hashes_;  ///< of the plan's runs
   std::size_t at_ = 0;               ///< the run in work
   std::int64_t missing_ = 0, measured_ = 0;  ///< runs without a record at the start; those of them that have one now

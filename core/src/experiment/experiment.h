@@ -25,6 +25,7 @@ struct ExperimentOptions {
   std::string out;      ///< folder; "": the plan's
   bool resume = false;
   int threads = 0;      ///< 0: all cores
+  bool recalibrate = false;  ///< measure the machine's limits even where a calibration is kept
 };
 
 /// Runs what is not in the folder yet and returns the records of all runs, in the plan's order.

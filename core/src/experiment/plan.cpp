@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config.h"
+#include "engine/cost_model.h"
 #include "engine/model_spec.h"
 #include "experiment/inputs.h"
 #include "experiment/sweep.h"
@@ -361,9 +362,11 @@ std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
       throw Error("evaluation.window", fmt::format("{} tokens do not fit into the model's context", window), fmt::format("at most {}", context));
   }
   const auto inputs = read_inputs(plan, *make_tokenizer(*file));
-  for (const auto& run : plan.runs) {
+  for (auto& run : plan.runs) {
     try {
       check_run(*file, run.config, {inputs.longest_sequence, 1});
+      const auto cost = model_cost(*file, run.config);
+      run.predicted = PredictedSizes{cost.weights_bytes, cost.kv_bytes_per_token, cost.bits_per_weight()};
     } catch (const Error& error) {
       throw error.at("run " + run.name);
     }
@@ -404,6 +407,9 @@ std::string plan_json(const Plan& plan) {
     for (const auto& [column, value] : run.labels) labels[column] = value;
     json["runs"].push_back({{"name", run.name}, {"baseline", run.baseline}, {"noise", run.noise}, {"labels", labels},
                             {"config", nlohmann::ordered_json::parse(run.config_json)}, {"seed", plan.seed}});
+    if (const auto& sizes = run.predicted)
+      json["runs"].back()["predicted"] = {{"weights_bytes", sizes->weights_bytes}, {"bits_per_weight", sizes->bits_per_weight},
+                                          {"kv_bytes_per_token", sizes->kv_bytes_per_token}};
   }
   return json.dump(2);
 }
@@ -412,10 +418,17 @@ std::string plan_table(const Plan& plan) {
   TextTable table;
   table.header = {"run"};
   for (const auto& [column, value] : plan.runs[0].labels) table.header.push_back(column);
-  table.header.push_back("");
+  const auto labels = table.header.size();
+  for (const char* title : {"weights\nMiB", "bits/\nweight", "KV B/\ntoken", ""}) table.header.emplace_back(title);
+  table.right.assign(table.header.size(), false);
+  std::fill_n(table.right.begin() + static_cast<std::ptrdiff_t>(labels), 3, true);
   for (std::size_t i = 0; i < plan.runs.size(); ++i) {
     std::vector<std::string> row = {std::to_string(i + 1)};
     for (const auto& [column, value] : plan.runs[i].labels) row.push_back(value);
+    const auto& sizes = plan.runs[i].predicted;
+    row.push_back(sizes ? fmt::format("{:.1f}", static_cast<double>(sizes->weights_bytes) / (1 << 20)) : "-");
+    row.push_back(sizes ? fmt::format("{:.2f}", sizes->bits_per_weight) : "-");
+    row.push_back(sizes ? std::to_string(sizes->kv_bytes_per_token) : "-");
     row.push_back(plan.runs[i].baseline ? "baseline" : plan.runs[i].noise ? "baseline again: noise" : "");
     table.rows.push_back(std::move(row));
   }

@@ -2,6 +2,7 @@
 /// plan(yaml) -> runs: reads an experiment, multiplies its sweep out, and checks everything before a weight is read.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,12 @@ struct EvaluationSettings {
   void visit(Fields& fields);
 };
 
+/// What a run's formats make of the model.
+struct PredictedSizes {
+  std::int64_t weights_bytes = 0, kv_bytes_per_token = 0;
+  double bits_per_weight = 0;
+};
+
 struct PlannedRun {
   std::string name;                                           ///< its labels in one line
   std::vector<std::pair<std::string, std::string>> labels;    ///< column and value: where the runs differ
@@ -31,6 +38,7 @@ struct PlannedRun {
   std::string config_json;                                    ///< every setting in effect
   bool baseline = false;
   bool noise = false;      ///< the baseline again: what differs between the two is noise
+  std::optional<PredictedSizes> predicted;                    ///< once the plan was checked against the model
 };
 
 struct Plan {
@@ -62,7 +70,8 @@ PATCHBAY_API std::shared_ptr<const ModelFile> check_plan(Plan& plan);
 /// Both, from a file.
 PATCHBAY_API Plan plan_file(const std::string& path, std::span<const std::string> assignments = {});
 
-/// {"name", "model", "out", "tasks", "seed", "repeat", "evaluation", "noise", "runs": [{"name", "baseline", "noise", "labels", "config"}]}
+/// {"name", "model", "out", "tasks", "seed", "repeat", "evaluation", "noise", "runs": [{"name", "baseline", "noise", "labels", "config",
+/// "predicted"}]}
 PATCHBAY_API std::string plan_json(const Plan& plan);
 /// The runs as a table, the baseline marked.
 PATCHBAY_API std::string plan_table(const Plan& plan);

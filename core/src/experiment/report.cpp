@@ -248,7 +248,7 @@ std::string report_table(std::span<const Json> records, bool utf8, std::size_t c
   auto text = report_legend(records);
   if (!utf8)
     for (std::size_t at; (at = text.find("±")) != std::string::npos;) text.replace(at, std::string("±").size(), "+-");
-  return table.text(utf8, columns, grid.labels) + "\n" + text;
+  return table.text(utf8, columns, grid.labels) + "\n" + text + roofline_table(records, utf8, columns);
 }
 
 std::string report_text(const RecordSet& set, bool utf8, std::size_t columns) {

@@ -23,11 +23,17 @@ PATCHBAY_API ReportGrid report_grid(std::span<const nlohmann::ordered_json> reco
 PATCHBAY_API std::vector<nlohmann::ordered_json> without_noise(std::vector<nlohmann::ordered_json> records);
 /// How the figures of the table came about, for a reader who sees nothing else.
 PATCHBAY_API std::string report_legend(std::span<const nlohmann::ordered_json> records);
+/// A second table (report_roofline.cpp): predicted speeds and the share of them that was measured; empty where no record has any.
+PATCHBAY_API ReportGrid roofline_grid(std::span<const nlohmann::ordered_json> records);
+PATCHBAY_API std::string roofline_legend(std::span<const nlohmann::ordered_json> records);
+/// Both as text.
+PATCHBAY_API std::string roofline_table(std::span<const nlohmann::ordered_json> records, bool utf8, std::size_t columns = 0);
 /// The text at a path of a record, "?" where there is none; `common`: what all records have there, or "several".
 PATCHBAY_API std::string record_text(const nlohmann::ordered_json& record, std::initializer_list<const char*> path);
 PATCHBAY_API std::string common_text(std::span<const nlohmann::ordered_json> records, std::initializer_list<const char*> path);
 
-/// One row per run: where the runs differ, then each metric with its interval; a legend below. utf8, columns: see TextTable.
+/// One row per run: where the runs differ, then each metric with its interval; a legend below; then the roofline's table, where there
+/// is one. utf8, columns: see TextTable.
 PATCHBAY_API std::string report_table(std::span<const nlohmann::ordered_json> records, bool utf8, std::size_t columns = 0);
 
 /// The table of one folder or of several, and what a reader must know of them: the rule of the baselines, what is left out or missing.

@@ -107,6 +107,11 @@ std::string results(const RecordSet& set, const std::vector<Json>& records) {
   return table(grid.header, grid.rows, grid.labels, marked) + lines_as_paragraphs(report_legend(records) + baseline_rule(set) + source_notes(set));
 }
 
+std::string roofline(const std::vector<Json>& records) {
+  const auto grid = roofline_grid(records);
+  return grid.rows.empty() ? "" : section("Predicted cost", table(grid.header, grid.rows, grid.labels) + lines_as_paragraphs(roofline_legend(records)));
+}
+
 std::string front_table(const Plot& plot) {
   std::vector<const PlotPoint*> front;
   for (const auto& point : plot.points)
@@ -279,6 +284,7 @@ std::string report_html(const RecordSet& set, const std::vector<Plot>& plots, co
                       html(common_text(records, {"model"})), html(common_text(records, {"environment", "version"})));
   page += section("Results", results(set, records));
   page += section("Quality against bytes and against speed", plots_part(plots, remark));
+  page += roofline(records);
   page += section("Configuration", configuration(set));
   page += section("Environment", environment(without_noise(records)));
   page += section("To reproduce", reproduction(set));

@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "experiment/files.h"
+#include "resources.h"
 
 namespace patchbay {
 namespace {
@@ -37,10 +37,8 @@ std::string read_and_hash(const std::string& path) {
 
 /// Where the hash of `path` is remembered; "" when the user has no cache folder.
 std::string memory_of(const std::string& path) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const std::string folder = cache && *cache ? cache : home && *home ? std::string(home) + "/.cache" : "";
-  return folder.empty() ? "" : folder + "/patchbay/sha256/" + sha256(path);
+  const auto folder = user_cache_folder();
+  return folder.empty() ? "" : folder / "sha256" / sha256(path);
 }
 
 }  // namespace

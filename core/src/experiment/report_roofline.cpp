@@ -1,0 +1,102 @@
+// The second table of a report: what the machine's limits allow, and how much of it was reached.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "experiment/report.h"
+#include "experiment/text_table.h"
+
+namespace patchbay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The number at a path, or nothing.
+const Json* number_at(const Json& record, std::initializer_list<std::string> path) {
+  const Json* at = &record;
+  for (const auto& key : path) {
+    if (!at->is_object() || !at->contains(key)) return nullptr;
+    at = &at->at(key);
+  }
+  return at->is_number() ? at : nullptr;
+}
+
+std::string predicted_cell(const Json& record, const char* metric, double factor, int decimals) {
+  const auto* value = number_at(record, {"metrics", metric});
+  return value ? fmt::format("{:.{}f}", value->get<double>() * factor, decimals) : "-";
+}
+
+std::string share_cell(const Json& record, const std::string& metric) {
+  const auto* value = number_at(record, {"metrics", metric});
+  if (!value) return "-";
+  const double share = 100 * value->get<double>();
+  const auto& metrics = record.at("metrics");
+  const auto interval = metrics.find(metric + "_ci");
+  if (interval == metrics.end() || !interval->is_array() || interval->size() != 2 || !(*interval)[0].is_number() || !(*interval)[1].is_number())
+    return fmt::format("{:.0f}%", share);
+  return plus_minus(share, 50 * ((*interval)[1].get<double>() - (*interval)[0].get<double>())) + "%";
+}
+
+/// "21.4 GB/s (20.1 to 22.0)", of all records.
+std::string limit_text(std::span<const Json> records, const char* name, const char* unit) {
+  double median = 0, low = 0, high = 0;
+  int count = 0;
+  for (const auto& record : records) {
+    const auto part = [&](const char* key) { return number_at(record, {"environment", "calibration", name, key}); };
+    if (!part("median") || !part("low") || !part("high")) continue;
+    if (count++ > 0 && part("median")->get<double>() != median) return "of several machines or dates";
+    median = part("median")->get<double>();
+    low = part("low")->get<double>();
+    high = part("high")->get<double>();
+  }
+  return count == 0 ? "unknown" : fmt::format("{:.1f} {} ({:.1f} to {:.1f})", median / 1e9, unit, low / 1e9, high / 1e9);
+}
+
+}  // namespace
+
+ReportGrid roofline_grid(std::span<const Json> records) {
+  const auto figures = report_grid(records);
+  const auto labels = static_cast<std::ptrdiff_t>(figures.labels);
+  ReportGrid grid{{figures.header.begin(), figures.header.begin() + labels}, {}, figures.labels};
+  for (const char* title : {"moved MB/\ntoken", "prefill\nroofline", "prefill\nreached", "decode\nroofline", "decode\nreached"}) grid.header.emplace_back(title);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto& record = records[i];
+    if (!number_at(record, {"metrics", "predicted_prefill_tokens_per_s"})) continue;
+    std::vector<std::string> row(figures.rows[i].begin(), figures.rows[i].begin() + labels);
+    if (record.value("baseline", false)) row[0] += " *";
+    for (auto& cell : {predicted_cell(record, "predicted_decode_bytes_per_token", 1e-6, 1), predicted_cell(record, "predicted_prefill_tokens_per_s", 1, 0),
+                       share_cell(record, "prefill_of_roofline"), predicted_cell(record, "predicted_decode_tokens_per_s", 1, 0),
+                       share_cell(record, "decode_of_roofline")})
+      row.push_back(cell);
+    grid.rows.push_back(std::move(row));
+  }
+  return grid.rows.empty() ? ReportGrid{} : grid;
+}
+
+std::string roofline_legend(std::span<const Json> records) {
+  auto text = fmt::format("Roofline, tokens/s: what {} threads could do if only the machine's limits held them back, as measured {}:\n"
+                          "  memory {}, cache {}, fp32 {}, int8 {}.\n"
+                          "  A share is no better than these (lowest to highest of the repeats). Moved: weights and cached rows, per output token.\n",
+                          common_text(records, {"environment", "threads"}), common_text(records, {"environment", "calibration", "date"}),
+                          limit_text(records, "memory_read_bytes_per_s", "GB/s"), limit_text(records, "cache_read_bytes_per_s", "GB/s"),
+                          limit_text(records, "fp32_flops_per_s", "GFLOP/s"), limit_text(records, "int8_ops_per_s", "GOP/s"));
+  double busiest = 0;
+  for (const auto& record : records)
+    if (const auto* share = number_at(record, {"environment", "calibration", "busy_share"})) busiest = std::max(busiest, share->get<double>());
+  if (constexpr double kBusyFrom = 0.05; busiest > kBusyFrom) text += fmt::format("  Meanwhile others took up to {:.0f}% of the cores' time.\n", 100 * busiest);
+  return text;
+}
+
+std::string roofline_table(std::span<const Json> records, bool utf8, std::size_t columns) {
+  const auto grid = roofline_grid(records);
+  if (grid.rows.empty()) return "";
+  TextTable table{grid.header, grid.rows, {}};
+  for (std::size_t c = 0; c < grid.header.size(); ++c) table.right.push_back(c >= grid.labels);
+  auto text = "\n" + table.text(utf8, columns, grid.labels) + "\n" + roofline_legend(records);
+  if (!utf8)
+    for (std::size_t at; (at = text.find("±")) != std::string::npos;) text.replace(at, std::string("±").size(), "+-");
+  return text;
+}
+
+}  // namespace patchbay
