@@ -49,7 +49,7 @@ Side side_of(const std::string& text, const BisectOptions& options) {
   if (side.configuration.model.empty()) throw Error("--model", "is missing, and " + printable(text) + " names none", "--model, or model=FILE beside the settings");
   side.path = find_model(side.configuration.model);
   const std::string& stated = side.configuration.model_sha256;
-  if (!stated.empty() && sha256_of_file(side.path) != stated)
+  if (!stated.empty() && sha256_of_files(ModelFile::open(side.path)->paths()) != stated)
     throw Error(printable(side.path), "is not the model of " + printable(text) + ": its SHA-256 is another", {}, "give --model: it may be another one, or that model's place");
   side.model.config = side.configuration.config;
   if (options.threads > 0) side.model.config.threads = options.threads;

@@ -20,7 +20,6 @@ class ModelCheck {
   explicit ModelCheck(const ModelFile& file) : file_(file), name_(escaped(file.path())) {}
 
   void run() {
-    check_split();
     if (has_key_of("tokenizer.")) check_tokenizer();
     if (!has_key_of("tokenizer.") && !has_model_tensors() && !has_architecture_keys()) return;
     architecture_ = file_.string("general.architecture");
@@ -48,17 +47,6 @@ class ModelCheck {
     const MetaEntry* entry = file_.find("general.architecture");
     const auto* name = entry ? std::get_if<std::string_view>(&entry->value) : nullptr;
     return name != nullptr && has_key_of(std::string(*name) + ".");
-  }
-
-  void check_split() const {
-    const auto count = file_.maybe_integer("split.count");
-    if (!count || *count <= 1) return;
-    const std::uint64_t index = file_.integer("split.no");
-    if (index >= *count) {
-      fail("split.no", fmt::format("bad split index {} of {}", index, *count), fmt::format("0 to {}", *count - 1));
-    }
-    fail("split.count", fmt::format("missing shard: this is part {} of {}", index + 1, *count), "models in one file",
-         "merge the parts first (gguf-split --merge)");
   }
 
   // Vocabulary ---------------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 #include "model_file.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <unordered_map>
 
 #include "gguf_reader.h"
+#include "gguf_split.h"
 #include "gguf_types.h"
 #include "mapping.h"
 #include "utf8.h"
@@ -20,11 +22,40 @@ std::string type_of(const MetaEntry& entry) {
 }  // namespace
 
 struct ModelFile::Impl {
-  explicit Impl(const std::string& file_path)
-      : path(file_path), shown(escaped(file_path)), mapping(file_path), contents(read_gguf(mapping.bytes(), shown)) {
-    for (const MetaEntry& entry : contents.metadata) keys.emplace(entry.key, &entry);
-    for (const FileTensor& tensor : contents.tensors) names.emplace(tensor.name, &tensor);
+  /// One file: the whole model, or a part of it.
+  struct Part {
+    explicit Part(const std::string& file_path) : path(file_path), shown(escaped(path)), mapping(path), contents(read_gguf(mapping.bytes(), shown)) {}
+    std::string path, shown;
+    Mapping mapping;
+    GgufContents contents;
+  };
+
+  explicit Impl(const std::string& file_path) : path(file_path) {
+    auto given = std::make_unique<Part>(path);
+    if (const auto place = split_place(given->contents, given->shown)) {
+      open_parts(std::move(given), *place);
+    } else {
+      parts.push_back(std::move(given));
+    }
+    shown = parts.front()->shown;
+    for (const auto& part : parts) tensors.insert(tensors.end(), part->contents.tensors.begin(), part->contents.tensors.end());
+    for (const MetaEntry& entry : metadata()) keys.emplace(entry.key, &entry);
+    for (const FileTensor& tensor : tensors) names.emplace(tensor.name, &tensor);
   }
+  void open_parts(std::unique_ptr<Part> given, const SplitPlace& place) {
+    const auto paths = paths_of_parts(path, place);
+    std::vector<SplitFile> files;
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      if (i != place.number && ::access(paths[i].c_str(), F_OK) != 0) {
+        throw Error(escaped(paths[i]), fmt::format("missing shard: part {} of {} is not here", i + 1, paths.size()), "",
+                    "fetch it into the folder of the others");
+      }
+      parts.push_back(i == place.number ? std::move(given) : std::make_unique<Part>(paths[i]));
+      files.push_back({parts.back()->shown, &parts.back()->contents});
+    }
+    check_parts(files);
+  }
+  const std::vector<MetaEntry>& metadata() const { return parts.front()->contents.metadata; }
   Error wrong_type(const MetaEntry& entry, const char* wanted) const {
     return {fmt::format("{}: {}", shown, entry.key), fmt::format("wrong key type {}", type_of(entry)), wanted};
   }
@@ -34,9 +65,9 @@ struct ModelFile::Impl {
     return *found->second;
   }
 
-  std::string path, shown;
-  Mapping mapping;
-  GgufContents contents;
+  std::string path, shown;                   ///< as given; the first part's, for messages
+  std::vector<std::unique_ptr<Part>> parts;  ///< in order; the first has the model's metadata
+  std::vector<FileTensor> tensors;           ///< of all parts
   std::unordered_map<std::string_view, const MetaEntry*> keys;
   std::unordered_map<std::string_view, const FileTensor*> names;
 };
@@ -51,11 +82,24 @@ std::shared_ptr<const ModelFile> ModelFile::open(const std::string& path) {
 }
 
 const std::string& ModelFile::path() const { return impl_->path; }
-std::uint32_t ModelFile::version() const { return impl_->contents.version; }
-std::int64_t ModelFile::file_bytes() const { return static_cast<std::int64_t>(impl_->mapping.bytes().size()); }
-std::int64_t ModelFile::trailing_bytes() const { return file_bytes() - impl_->contents.data_end; }
-std::span<const MetaEntry> ModelFile::metadata() const { return impl_->contents.metadata; }
-std::span<const FileTensor> ModelFile::tensors() const { return impl_->contents.tensors; }
+std::vector<std::string> ModelFile::paths() const {
+  std::vector<std::string> paths;
+  for (const auto& part : impl_->parts) paths.push_back(part->path);
+  return paths;
+}
+std::uint32_t ModelFile::version() const { return impl_->parts.front()->contents.version; }
+std::int64_t ModelFile::file_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& part : impl_->parts) bytes += std::ssize(part->mapping.bytes());
+  return bytes;
+}
+std::int64_t ModelFile::trailing_bytes() const {
+  std::int64_t bytes = file_bytes();
+  for (const auto& part : impl_->parts) bytes -= part->contents.data_end;
+  return bytes;
+}
+std::span<const MetaEntry> ModelFile::metadata() const { return impl_->metadata(); }
+std::span<const FileTensor> ModelFile::tensors() const { return impl_->tensors; }
 
 const MetaEntry* ModelFile::find(std::string_view key) const {
   const auto found = impl_->keys.find(key);
@@ -104,7 +148,9 @@ std::optional<std::string_view> ModelFile::maybe_string(std::string_view key) co
 }
 
 void ModelFile::release_pages() const {
-  if (!tensors().empty()) impl_->mapping.release(tensors().front().data);
+  for (const auto& part : impl_->parts) {
+    if (!part->contents.tensors.empty()) part->mapping.release(part->contents.tensors.front().data);
+  }
 }
 
 }  // namespace patchbay

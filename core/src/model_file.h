@@ -1,5 +1,6 @@
 /// @file model_file.h
-/// A model file on disk: metadata and tensors, memory-mapped, everything checked before it is used. GGUF v2 and v3.
+/// A model file on disk: metadata and tensors, memory-mapped, everything checked before it is used. GGUF v2 and v3, whole or in parts
+/// (NAME-00001-of-00003.gguf).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,7 +29,9 @@ struct FileTensor {
   std::string_view name;
   std::uint32_t type = 0;           ///< GGUF tensor type code
   std::string_view type_name;       ///< "Q4_1"
-  std::string_view format;          ///< the weight format plugin's name ("q4_1", "fp32"); "" for a type that is known but not computed
+  /// The weight format plugin's name ("q4_1", "fp32"; "fp32" for integers and F64, too: plain_numbers.h); "" for a type that is known
+  /// but not computed.
+  std::string_view format;
   std::vector<std::int64_t> shape;  ///< as in the file: the first varies fastest. A weight R x C has shape {C, R}
   const std::byte* data = nullptr;
   std::int64_t bytes = 0;
@@ -41,11 +44,13 @@ PATCHBAY_API void report_shortened_models();
 /// Thread rule: const methods from any thread. Views live as long as the object.
 class PATCHBAY_API ModelFile {
  public:
-  /// Maps and checks the container. @throws Error with file, field and offset.
+  /// Maps and checks the container, and with any part of a model all of its parts. @throws Error with file, field and offset.
   static std::shared_ptr<const ModelFile> open(const std::string& path);
   ~ModelFile();
 
-  const std::string& path() const;
+  const std::string& path() const;  ///< as given to open
+  /// Of all parts, in order; of a whole model its own.
+  std::vector<std::string> paths() const;
   std::uint32_t version() const;
   std::int64_t file_bytes() const;
   /// Bytes after the last tensor: padding, or something that is not part of the model.

@@ -5,10 +5,12 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/plain_numbers.h"
 #include "gguf_writer.h"
 #include "model_file.h"
 #include "support.h"
@@ -191,6 +193,111 @@ TEST_CASE("a type that is known but not computed passes the container's check an
   const std::string path = scratch.file(writer.bytes());
   CHECK(refusal(path).empty());
   CHECK(ModelFile::open(path)->tensor("k")->format.empty());
+}
+
+TEST_CASE("integers and 64-bit floats are read as numpy rounds them to fp32") {
+  const auto golden = nlohmann::json::parse(test::read_file(test::source_path("tests/golden/gguf_blocks/blocks.json"))).at("types");
+  const auto unhex = [](const std::string& hex) {
+    std::string bytes;
+    for (std::size_t i = 0; i < hex.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    return bytes;
+  };
+  const std::pair<const char*, std::uint32_t> types[] = {{"I8", 24}, {"I16", 25}, {"I32", 26}, {"I64", 27}, {"F64", 28}};
+  for (const auto& [name, code] : types) {
+    INFO(name);
+    const std::string stored = unhex(golden.at(name).at("blocks")), wanted = unhex(golden.at(name).at("values"));
+    const std::int64_t count = std::ssize(wanted) / 4;
+    const Scratch scratch;
+    GgufWriter writer;
+    writer.tensor("numbers", code, {static_cast<std::uint64_t>(count)}, stored);
+    const auto file = ModelFile::open(scratch.file(writer.bytes()));
+    REQUIRE(holds_plain_numbers(*file->tensor("numbers")));
+    std::vector<float> values(static_cast<std::size_t>(count));
+    read_plain_numbers(*file->tensor("numbers"), 0, {values.data(), {count}});
+    CHECK(std::memcmp(values.data(), wanted.data(), wanted.size()) == 0);
+    read_plain_numbers(*file->tensor("numbers"), count - 1, {values.data(), {1}});
+    CHECK(std::memcmp(values.data(), wanted.data() + wanted.size() - 4, 4) == 0);
+  }
+}
+
+namespace {
+
+/// A part of a model of three tensors, "t0" to "t2".
+struct SplitPart {
+  std::uint16_t number = 0, count = 3;
+  std::int32_t tensors = 3;
+  std::string tensor, model_name = {};
+  std::string bytes() const {
+    GgufWriter writer;
+    writer.pair("split.no", 2, std::string(reinterpret_cast<const char*>(&number), 2));
+    writer.pair("split.count", 2, std::string(reinterpret_cast<const char*>(&count), 2));
+    writer.i32("split.tensors.count", tensors);
+    if (!model_name.empty()) writer.string("general.name", model_name);
+    writer.tensor(tensor, {2}, {1.0f + static_cast<float>(tensor.back()), 2.0f});
+    return writer.bytes();
+  }
+};
+
+void write_parts(const Scratch& scratch, std::vector<SplitPart> parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) scratch.file(parts[i].bytes(), "m-0000" + std::to_string(i + 1) + "-of-00003.gguf");
+}
+const std::vector<SplitPart> kThreeParts = {{0, 3, 3, "t0", "m"}, {1, 3, 3, "t1"}, {2, 3, 3, "t2"}};
+
+}  // namespace
+
+TEST_CASE("a model in parts is read whole, from whichever part is named") {
+  const Scratch scratch;
+  write_parts(scratch, kThreeParts);
+  for (const char* name : {"m-00001-of-00003.gguf", "m-00003-of-00003.gguf"}) {
+    INFO(name);
+    const auto file = ModelFile::open(scratch.path(name));
+    REQUIRE(file->tensors().size() == 3);
+    CHECK(file->string("general.name") == "m");
+    CHECK(file->path() == scratch.path(name));
+    REQUIRE(file->paths().size() == 3);
+    CHECK(file->paths()[1] == scratch.path("m-00002-of-00003.gguf"));
+    for (const char* tensor : {"t0", "t1", "t2"}) {
+      float first = 0;
+      std::memcpy(&first, file->tensor(tensor)->data, 4);
+      CHECK(first == 1.0f + static_cast<float>(tensor[1]));
+    }
+    std::int64_t bytes = 0;
+    for (const SplitPart& part : kThreeParts) bytes += std::ssize(part.bytes());
+    CHECK(file->file_bytes() == bytes);
+    file->release_pages();
+  }
+}
+
+TEST_CASE("parts that do not make a model are refused, each with what is wrong and where") {
+  const Scratch scratch;
+  const auto refused = [&](std::vector<SplitPart> parts, const std::string& words) {
+    write_parts(scratch, std::move(parts));
+    CHECK_REFUSED(scratch.path("m-00001-of-00003.gguf"), words);
+  };
+  auto parts = kThreeParts;
+  parts[2].tensor = "t1";
+  refused(parts, "00003-of-00003 tensor 't1' duplicate 00002-of-00003");
+  parts = kThreeParts;
+  parts[1].count = 4;
+  refused(parts, "00002-of-00003 split.count differs different models");
+  parts = kThreeParts;
+  parts[1].model_name = "another";
+  refused(parts, "00002-of-00003 general.name differs");
+  parts = kThreeParts;
+  std::swap(parts[1], parts[2]);
+  refused(parts, "00002-of-00003 is not part 2 of 3 split.no 1");
+  parts = kThreeParts;
+  for (auto& part : parts) part.tensors = 4;
+  refused(parts, "split.tensors.count is 4 parts hold 3");
+  parts = kThreeParts;
+  parts[0].number = 3;
+  refused(parts, "split.no bad split index 3 of 3");
+  write_parts(scratch, kThreeParts);
+  CHECK_REFUSED(scratch.file(kThreeParts[1].bytes(), "part2.gguf"), "part2.gguf part 2 of 3 -00002-of-00003.gguf");
+  CHECK_REFUSED(scratch.file(kThreeParts[1].bytes(), "m-00001-of-00003.gguf"), "is part 2 of 3 name");
+  write_parts(scratch, kThreeParts);
+  std::filesystem::remove(scratch.path("m-00002-of-00003.gguf"));
+  CHECK_REFUSED(scratch.path("m-00003-of-00003.gguf"), "m-00002-of-00003.gguf missing shard part 2 of 3 not here");
 }
 
 TEST_CASE("what stands in place of a model is named") {

@@ -35,7 +35,7 @@ class Experiment {
   Experiment(const Plan& plan, std::shared_ptr<const ModelFile> file, const ExperimentOptions& options, Progress& progress)
       : plan_(plan), file_(std::move(file)), options_(options), progress_(progress), environment_(environment()),
         folder_(options.out.empty() ? plan.out : options.out, plan.name, options.resume), timings_(folder_.timings_path(), environment_.host),
-        inputs_(read_inputs(plan, *make_tokenizer(*file_))), model_hash_(sha256_of_file(plan.model_path)) {
+        inputs_(read_inputs(plan, *make_tokenizer(*file_))), model_hash_(sha256_of_files(file_->paths())) {
     for (const auto& run : plan_.runs) hashes_.push_back(run_hash(run));
     if (plan.has("throughput")) calibrations_.emplace(options.recalibrate);
     folder_.write_experiment(Json{{"name", plan.name}, {"yaml", Json::parse(plan.yaml_json)}, {"plan", Json::parse(plan_json(plan))}}.dump(2));

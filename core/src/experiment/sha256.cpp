@@ -117,4 +117,11 @@ std::string sha256_of_file(const std::string& path) {
   return hash;
 }
 
+std::string sha256_of_files(const std::vector<std::string>& paths) {
+  if (paths.size() == 1) return sha256_of_file(paths[0]);
+  Sha256 hash;
+  for (const std::string& path : paths) hash.update(sha256_of_file(path));
+  return hash.hex();
+}
+
 }  // namespace patchbay

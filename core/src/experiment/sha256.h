@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "patchbay/error.h"
 
@@ -27,5 +28,7 @@ PATCHBAY_API std::string sha256(std::string_view bytes);
 /// Of a file's bytes. Remembered in the user's cache folder under the file's path, size, inode and time of last change, so that a
 /// model of many gigabytes is read once.
 PATCHBAY_API std::string sha256_of_file(const std::string& path);
+/// Of a model's files: of one, that of its bytes; of several parts, that of their hashes one after the other.
+PATCHBAY_API std::string sha256_of_files(const std::vector<std::string>& paths);
 
 }  // namespace patchbay

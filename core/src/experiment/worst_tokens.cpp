@@ -60,9 +60,10 @@ std::vector<double> ranking(const std::string& by, const TokenScores& scores, co
 
 std::unique_ptr<Tokenizer> tokenizer_of(const FoundRecord& found, const std::string& given) {
   const auto path = find_model(given.empty() ? found.record.value("model", "") : given);
-  if (sha256_of_file(path) != found.record.value("model_sha256", ""))
+  const auto file = ModelFile::open(path);
+  if (sha256_of_files(file->paths()) != found.record.value("model_sha256", ""))
     throw Error(escaped(path), "is not the model of this run: its SHA-256 is another", {}, "give the model that was measured as --model");
-  return make_tokenizer(*ModelFile::open(path));
+  return make_tokenizer(*file);
 }
 
 EvaluationText text_of(const Tokenizer& tokenizer, const Cut& cut, const std::string& given) {
