@@ -1,4 +1,4 @@
-// GGUF's Q5_K: Q4_K with a fifth bit for each code. Formulas (S1)...(S5): README.md of q4_k, with codes up to 31.
+// GGUF's Q5_K: Q4_K with a fifth bit for each code. Formulas (S1)...(S4): README.md.
 #include "patchbay/plugin.h"
 #include "patchbay/six_bit_scales.h"
 #include "patchbay/super_block_format.h"

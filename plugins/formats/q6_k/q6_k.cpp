@@ -1,5 +1,5 @@
 // GGUF's Q6_K: 256 weights share one fp16 number; each group of 16 has a signed 8-bit scale, each weight a 6-bit code.
-// Formulas (S1)...(S5): README.md.
+// Formulas (S1)...(S4): README.md.
 #include "patchbay/plugin.h"
 #include "patchbay/super_block_format.h"
 
