@@ -59,7 +59,9 @@ TEST_CASE("folders without records, missing or given twice are refused; a torn l
   using Catch::Contains;
   Folder place;
   CHECK_THAT(message_of([&] { read({place.path}); }), Contains("holds no records.jsonl"));
-  CHECK_THAT(message_of([&] { read({place / "nowhere"}); }), Contains("holds no records.jsonl"));
+  CHECK_THAT(message_of([&] { read({place / "nowhere"}); }), Contains("no such file or folder"));
+  write_file_atomically(place / "experiment.json", "{}");
+  CHECK_THAT(message_of([&] { read({place.path}); }), Contains("no run of it is finished"));
   write_file_atomically(place / "records.jsonl", "");
   CHECK_THAT(message_of([&] { read({place.path}); }), Contains("holds no finished run"));
   write_file_atomically(place / "records.jsonl", synthetic_record("a", 0).dump() + "\n{\"hash\": \"b");

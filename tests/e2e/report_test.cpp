@@ -74,7 +74,7 @@ TEST_CASE("report prints the table as Markdown") {
 TEST_CASE("report of nothing is one line of error") {
   const auto result = patchbay_run("report /nowhere");
   CHECK(result.code == 1);
-  CHECK_THAT(result.out, Contains("/nowhere: holds no records.jsonl"));
+  CHECK_THAT(result.out, Contains("/nowhere: no such file or folder"));
 }
 
 TEST_CASE("diff sets two runs side by side and pairs them token by token") {

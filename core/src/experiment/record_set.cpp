@@ -59,6 +59,9 @@ std::string records_file(const std::string& folder) {
 
 std::vector<Json> checked_records(const std::string& folder) {
   const auto file = records_file(folder);
+  if (!fs::exists(folder)) throw Error(escaped(folder), "no such file or folder", "a folder that `patchbay run` wrote");
+  if (!fs::is_regular_file(file) && fs::exists(fs::path(folder) / "experiment.json"))
+    throw Error(escaped(folder), "no run of it is finished", {}, "go on with `patchbay run FILE --out " + escaped(folder) + " --resume`");
   if (!fs::is_regular_file(file)) throw Error(escaped(folder), "holds no records.jsonl", "a folder that `patchbay run` wrote");
   auto records = read_records(file);
   for (std::size_t i = 0; i < records.size(); ++i) check_record(records[i], fmt::format("{}:{}", escaped(file), i + 1));
