@@ -10,7 +10,7 @@ using namespace patchbay::test;
 
 namespace {
 
-constexpr std::int64_t kRows = 24, kCols = 128, kTokens = 256;
+constexpr std::int64_t kRows = 24, kCols = 256, kTokens = 256;  // a super-block has 256 columns
 
 Backend& backend() {
   static const auto cpu = make<Backend>({"cpu", nullptr});
