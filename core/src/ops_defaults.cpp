@@ -1,9 +1,40 @@
 // The operations that a backend need not write itself: row by row as they are defined, sums in double.
 #include <cmath>
+#include <cstring>
+#include <string>
 
 #include "patchbay/backend.h"
+#include "patchbay/half.h"
 
 namespace patchbay {
+namespace {
+
+float to_float(float value) { return value; }
+
+/// Rows first_row and on of w, which may lie at any byte.
+template <class T>
+void convert_rows(const TensorRef& w, std::int64_t first_row, View<float, 2> out) {
+  for (std::int64_t r = 0; r < out.shape[0]; ++r) {
+    const std::byte* row = static_cast<const std::byte*>(w.data) + (first_row + r) * w.strides[0] * std::int64_t{sizeof(T)};
+    for (std::int64_t c = 0; c < out.shape[1]; ++c) {
+      T element;
+      std::memcpy(&element, row + c * std::int64_t{sizeof(T)}, sizeof(T));
+      out(r, c) = to_float(element);
+    }
+  }
+}
+
+}  // namespace
+
+void Ops::matmul_stored(TensorRef x, TensorRef w, TensorRef y) {
+  const auto rows = [&w](std::int64_t first_row, View<float, 2> out) {
+    if (w.dtype == DType::f16) return convert_rows<Half>(w, first_row, out);
+    if (w.dtype == DType::bf16) return convert_rows<BFloat16>(w, first_row, out);
+    if (w.dtype == DType::f32) return convert_rows<float>(w, first_row, out);
+    throw Error("matmul_stored", "a weight of another type", "f32, f16, bf16");
+  };
+  matmul_decoded(x, w.shape[0], rows, y);
+}
 
 void Ops::layer_norm(TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out) {
   const auto in = x.as<const float, 2>();

@@ -47,6 +47,24 @@ class DecodeThenMultiply final : public LinearKernel {
   Ops& ops_;
 };
 
+class MultiplyAsStored final : public LinearKernel {
+ public:
+  MultiplyAsStored(std::string label, const PackedWeight& w, TensorRef part, Ops& ops)
+      : label_(std::move(label)), w_(w), part_(part), ops_(ops) {}
+
+  void run(Activation& x, TensorRef y) override {
+    expect_columns(label_, w_.cols, x.cols());
+    ops_.matmul_stored(x.values(), part_, y);
+  }
+  std::string path() const override { return label_ + ":direct/" + std::string(ops_.kernel()); }
+
+ private:
+  std::string label_;
+  PackedWeight w_;  // a copy: it shares the bytes
+  TensorRef part_;
+  Ops& ops_;
+};
+
 class IntegerProducts final : public LinearKernel {
  public:
   IntegerProducts(std::string label, const AffineSource& source, Ops& ops)
@@ -100,6 +118,10 @@ PackedWeight WeightFormat::allocate(std::string name, std::int64_t rows, std::in
 
 std::unique_ptr<LinearKernel> decode_then_multiply(const WeightFormat& format, const PackedWeight& w, Ops& ops) {
   return std::make_unique<DecodeThenMultiply>(format, w, ops);
+}
+
+std::unique_ptr<LinearKernel> multiply_as_stored(std::string label, const PackedWeight& w, TensorRef part, Ops& ops) {
+  return std::make_unique<MultiplyAsStored>(std::move(label), w, part, ops);
 }
 
 std::unique_ptr<LinearKernel> integer_kernel(std::string label, const AffineSource& source, Ops& ops) {

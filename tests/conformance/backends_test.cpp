@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <ctime>
 #include <limits>
 #include <numbers>
@@ -295,6 +296,45 @@ TEST_CASE("quantize_q8: ties to even, zeros, tiny and non-finite values") {
     for (const int row : {3, 4}) CHECK(std::isnan(q->scales[row]));
     CHECK(std::all_of(q->codes.begin() + 32, q->codes.begin() + 5 * 32, [](int code) { return code == 0; }));
     CHECK(q->codes[5 * 32] == 127);
+  });
+}
+
+template <class T>
+void check_stored(Backend& backend, DType type, std::int64_t cols) {
+  const std::int64_t rows = 11;
+  Floats values = random_floats(rows * cols, 9);
+  std::vector<char> bytes(rows * cols * sizeof(T) + 1);  // one byte in: a mapped file aligns to nothing
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    T element;
+    if constexpr (std::is_same_v<T, Half>) element = to_half(i % 13 == 5 ? values[i] * 0x1p-20f : values[i]);  // subnormal ones, too
+    else if constexpr (std::is_same_v<T, BFloat16>) element = to_bfloat16(values[i]);
+    else element = values[i];
+    std::memcpy(bytes.data() + 1 + i * sizeof(T), &element, sizeof(T));
+    if constexpr (std::is_same_v<T, float>) values[i] = element;
+    else values[i] = to_float(element);
+  }
+  TensorRef w;
+  w.data = bytes.data() + 1;
+  w.dtype = type;
+  w.rank = 2;
+  w.shape[0] = rows, w.shape[1] = cols, w.strides[0] = cols, w.strides[1] = 1;
+  for (const std::int64_t tokens : {1, 2, 7, 19}) {
+    INFO(cols << " columns, " << tokens << " tokens");
+    Floats x = random_floats(tokens * cols, 10), y(tokens * rows, kNan);
+    backend.ops().matmul_stored(matrix(x, tokens, cols), w, matrix(y, tokens, rows));
+    CHECK(y == decoded_product(backend.ops(), x, tokens, cols, values, rows));
+  }
+  Floats x(cols + 1), y(rows);
+  CHECK_THROWS_AS(backend.ops().matmul_stored(matrix(x, 1, cols + 1), w, matrix(y, 1, rows)), Error);
+}
+
+TEST_CASE("matmul_stored equals matmul_decoded bit for bit, for every type and at any byte") {
+  for_each_variant([](Backend& backend, const Variant&) {
+    for (const std::int64_t cols : {576, 61, 5, 1}) {
+      check_stored<float>(backend, DType::f32, cols);
+      check_stored<Half>(backend, DType::f16, cols);
+      check_stored<BFloat16>(backend, DType::bf16, cols);
+    }
   });
 }
 

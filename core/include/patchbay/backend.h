@@ -91,6 +91,10 @@ class PATCHBAY_API Ops {
   /// The name of the kernel set in use, as the record states it ("plain", "avx2").
   virtual std::string_view kernel() const = 0;
 
+  /// y(T,R) = x(T,C) w^T for w(R,C) as stored: f32, f16 or bf16, rows of adjacent columns, at any byte. Equals matmul_decoded bit
+  /// for bit; the default converts rows to f32 and calls it (core/src/ops_defaults.cpp).
+  virtual void matmul_stored(TensorRef x, TensorRef w, TensorRef y);
+
   // What only some architectures need, plain on the host unless a backend has better (core/src/ops_defaults.cpp).
 
   /// out(T,C) = (x - mean) / sqrt(variance + epsilon) * weight(C) + bias(C). out may be x.

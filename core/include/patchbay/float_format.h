@@ -9,6 +9,12 @@
 
 namespace patchbay {
 
+/// How a weight of plain floats can be multiplied, worst to best.
+inline constexpr KernelInfo kFloatKernels[] = {
+    {"decode", "cpu", "both", "decodes blocks of rows to floats and multiplies those"},
+    {"direct", "cpu", "both", "reads the weight as it is stored and makes floats in registers: no second pass over memory, the same bits"},
+};
+
 /// A Codec supplies kName, kLargest (the largest finite number), the type Element, static Element encode(float) (finite for every
 /// finite input) and static float decode(Element). Codes are the elements' bit patterns; no weights share anything.
 template <class Codec>
@@ -18,9 +24,13 @@ class FloatFormat final : public WeightFormat {
  public:
   struct Params {
     KernelChoice kernel;
-    void visit(Fields& f) { f.kernel("kernel", kernel, {kLinearKernels, 1}, {"how the weight is multiplied"}); }
+    void visit(Fields& f) { f.kernel("kernel", kernel, kFloatKernels, {"how the weight is multiplied"}); }
+    void check() const {
+      if (kernel.prefill != kernel.decode)
+        throw Error(std::string(Codec::kName) + ": kernel", "prefill and decode must use the same kernel", "one name");
+    }
   };
-  explicit FloatFormat(const Params&) {}
+  explicit FloatFormat(const Params& params) : decode_first_(params.kernel.prefill == "decode") {}
 
   std::string label() const override { return Codec::kName; }
   /// Any width would do: 32 where it divides keeps a quantizer's tile small.
@@ -55,6 +65,10 @@ class FloatFormat final : public WeightFormat {
     }
   }
 
+  std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode) const override {
+    return decode_first_ ? decode_then_multiply(*this, w, ops) : multiply_as_stored(label(), w, w.parts[0], ops);
+  }
+
  private:
   struct FloatGrid final : Grid {
     void round(std::int64_t, View<const float, 1> values, View<std::int32_t, 1> codes, View<float, 1> decoded) const override {
@@ -71,6 +85,8 @@ class FloatFormat final : public WeightFormat {
     return static_cast<std::byte*>(w.parts[0].data) +
            (row * w.parts[0].strides[0] + column) * static_cast<std::int64_t>(sizeof(Element));
   }
+
+  bool decode_first_;
 };
 
 }  // namespace patchbay

@@ -45,7 +45,7 @@ class PATCHBAY_API LinearKernel {
   virtual ~LinearKernel();
   /// y(T,R) = x(T,C) w^T.
   virtual void run(Activation& x, TensorRef y) = 0;
-  /// What runs, for the record: "q4_1:integer/avx2", "fp16:decode/avx2".
+  /// What runs, for the record: "q4_1:integer/avx2", "fp16:direct/avx2".
   virtual std::string path() const = 0;
 };
 
@@ -77,6 +77,8 @@ class PATCHBAY_API WeightFormat {
 
 /// The default of prepare(): decode a block of rows, multiply in fp32. `label` is the format's.
 PATCHBAY_API std::unique_ptr<LinearKernel> decode_then_multiply(const WeightFormat& format, const PackedWeight& w, Ops& ops);
+/// A kernel on rows of f32, f16 or bf16 as they are stored: `part` is (R, C), `w` keeps its bytes.
+PATCHBAY_API std::unique_ptr<LinearKernel> multiply_as_stored(std::string label, const PackedWeight& w, TensorRef part, Ops& ops);
 /// A kernel of integer products (mode q8) from a format's affine codes.
 PATCHBAY_API std::unique_ptr<LinearKernel> integer_kernel(std::string label, const AffineSource& source, Ops& ops);
 

@@ -16,6 +16,13 @@ struct Rows {
   const float* data;
   std::int64_t count, stride;
 };
+/// Rows of a weight as stored; they may lie at any byte.
+enum class Stored { f32, f16, bf16 };
+struct StoredRows {
+  const void* data;
+  std::int64_t count, stride;
+  Stored type;
+};
 struct OutRows {
   float* data;
   std::int64_t stride;
@@ -42,7 +49,7 @@ struct KernelSet {
   void (*gated)(Gate kind, const float* g, const float* up, std::int64_t n, float* out);
   void (*add)(float* x, const float* y, std::int64_t n);
   /// y[t][r] = x[t] . w[r] over `cols`.
-  void (*multiply)(Rows x, Rows w, std::int64_t cols, OutRows y);
+  void (*multiply)(Rows x, StoredRows w, std::int64_t cols, OutRows y);
   /// y[t][r] for all t of x and the rows r of one tile; y.data is the first token's row 0 of the whole weight.
   void (*multiply_affine)(const AffineInput& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t tile,
                           OutRows y);

@@ -39,6 +39,13 @@ View<T, 2> matrix(const TensorRef& tensor, const char* operation) {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// Rows of `row_bytes` in one piece: within a cache, enough pieces for every thread, whole register tiles.
+std::int64_t rows_per_piece(std::int64_t rows, std::int64_t row_bytes, std::int64_t tokens, int threads) {
+  const std::int64_t fitting = (tokens == 1 ? kScratchBytesOneToken : kScratchBytes) / std::max<std::int64_t>(row_bytes, 1);
+  const std::int64_t share = ceil_div(rows, 2 * threads);
+  return std::max(ceil_div(std::min(fitting, share), kRowStep), std::int64_t{1}) * kRowStep;
+}
+
 }  // namespace
 
 template <class F>
@@ -53,10 +60,7 @@ void CpuOps::matmul_decoded(TensorRef x, std::int64_t rows, FunctionRef<void(std
   const std::int64_t tokens = in.shape[0], cols = in.shape[1];
   const auto out = matrix<float>(y, "matmul_decoded", tokens, rows);
   if (tokens == 0 || rows == 0) return;
-  const std::int64_t budget = tokens == 1 ? kScratchBytesOneToken : kScratchBytes;
-  const std::int64_t fitting = budget / (std::max<std::int64_t>(cols, 1) * 4);
-  const std::int64_t share = ceil_div(rows, 2 * device_.concurrency());
-  const std::int64_t step = std::max(ceil_div(std::min(fitting, share), kRowStep), std::int64_t{1}) * kRowStep;
+  const std::int64_t step = rows_per_piece(rows, cols * static_cast<std::int64_t>(sizeof(float)), tokens, device_.concurrency());
   const std::int64_t scratch_bytes = step * cols * static_cast<std::int64_t>(sizeof(float));
   for (Buffer& scratch : scratch_) {
     if (scratch.size() < scratch_bytes) scratch = device_.allocate(scratch_bytes);
@@ -64,7 +68,28 @@ void CpuOps::matmul_decoded(TensorRef x, std::int64_t rows, FunctionRef<void(std
   device_.parallel_for(rows, step, [&](std::int64_t begin, std::int64_t end, int worker) {
     auto* decoded = reinterpret_cast<float*>(scratch_[worker].data());
     decode(begin, View<float, 2>(decoded, {end - begin, cols}));
-    kernels_.multiply({in.data, tokens, in.strides[0]}, {decoded, end - begin, cols}, cols, {out.data + begin, out.strides[0]});
+    kernels_.multiply({in.data, tokens, in.strides[0]}, {decoded, end - begin, cols, Stored::f32}, cols,
+                      {out.data + begin, out.strides[0]});
+  });
+}
+
+void CpuOps::matmul_stored(TensorRef x, TensorRef w, TensorRef y) {
+  if (w.dtype != DType::f32 && w.dtype != DType::f16 && w.dtype != DType::bf16) {
+    fail("matmul_stored", "the weight's type is none of f32, f16, bf16");
+  }
+  const Stored type = w.dtype == DType::f32 ? Stored::f32 : w.dtype == DType::f16 ? Stored::f16 : Stored::bf16;
+  const auto in = matrix<const float>(x, "matmul_stored");
+  const std::int64_t tokens = in.shape[0], cols = in.shape[1], rows = w.shape[0];
+  if (w.rank != 2 || w.shape[1] != cols || (w.strides[1] != 1 && cols > 1)) {
+    fail("matmul_stored", "the weight must be of rows of " + std::to_string(cols) + " adjacent columns");
+  }
+  const auto out = matrix<float>(y, "matmul_stored", tokens, rows);
+  const std::int64_t row_bytes = w.strides[0] * bytes_of(w.dtype);
+  const std::int64_t step = rows_per_piece(rows, row_bytes, tokens, device_.concurrency());
+  device_.parallel_for(rows, step, [&](std::int64_t begin, std::int64_t end, int) {
+    kernels_.multiply({in.data, tokens, in.strides[0]},
+                      {static_cast<const std::byte*>(w.data) + begin * row_bytes, end - begin, w.strides[0], type}, cols,
+                      {out.data + begin, out.strides[0]});
   });
 }
 

@@ -13,6 +13,7 @@ class CpuOps : public Ops {
   Device& device() override { return device_; }
   void matmul_decoded(TensorRef x, std::int64_t rows, FunctionRef<void(std::int64_t, View<float, 2>)> decode,
                       TensorRef y) override;
+  void matmul_stored(TensorRef x, TensorRef w, TensorRef y) override;
   std::unique_ptr<AffineWeight> prepare_affine(const AffineSource& source) override;
   void matmul_affine(const Q8Rows& x, const AffineWeight& w, TensorRef y) override;
   void quantize_q8(TensorRef x, std::int8_t* codes, float* scales, std::int32_t* sums) override;

@@ -17,6 +17,17 @@ struct Avx2 {
   static Floats all(float value) { return _mm256_set1_ps(value); }
   static Floats load(const float* from) { return _mm256_loadu_ps(from); }
   static Floats load_first(const float* from, int n) { return _mm256_maskload_ps(from, first(n)); }
+  /// kLanes numbers of 16 bits, or the first n of them and zeros.
+  static __m128i load_16(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+  static __m128i load_16_first(const void* from, int n) {
+    __m128i numbers = _mm_setzero_si128();
+    __builtin_memcpy(&numbers, from, 2 * static_cast<unsigned>(n));
+    return numbers;
+  }
+  static Floats from_half(__m128i numbers) { return _mm256_cvtph_ps(numbers); }
+  static Floats from_bfloat16(__m128i numbers) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(numbers), 16));
+  }
   static void store(float* to, Floats v) { _mm256_storeu_ps(to, v); }
   static void store_first(float* to, int n, Floats v) { _mm256_maskstore_ps(to, first(n), v); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }

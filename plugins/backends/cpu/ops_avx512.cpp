@@ -22,6 +22,13 @@ struct Avx512 {
   static Floats all(float value) { return _mm512_set1_ps(value); }
   static Floats load(const float* from) { return _mm512_loadu_ps(from); }
   static Floats load_first(const float* from, int n) { return _mm512_maskz_loadu_ps(first(n), from); }
+  /// kLanes numbers of 16 bits, or the first n of them and zeros.
+  static __m256i load_16(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+  static __m256i load_16_first(const void* from, int n) { return _mm256_maskz_loadu_epi16(first(n), from); }
+  static Floats from_half(__m256i numbers) { return _mm512_cvtph_ps(numbers); }
+  static Floats from_bfloat16(__m256i numbers) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(numbers), 16));
+  }
   static void store(float* to, Floats v) { _mm512_storeu_ps(to, v); }
   static void store_first(float* to, int n, Floats v) { _mm512_mask_storeu_ps(to, first(n), v); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <vector>
 #include <xtensor/xadapt.hpp>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
@@ -57,11 +59,24 @@ void gated(Gate kind, const float* g, const float* up, std::int64_t n, float* ou
   }
 }
 
+float element(const StoredRows& w, std::int64_t index) {
+  if (w.type == Stored::f32) {
+    float value;
+    std::memcpy(&value, static_cast<const float*>(w.data) + index, sizeof value);
+    return value;
+  }
+  std::uint16_t bits;
+  std::memcpy(&bits, static_cast<const std::uint16_t*>(w.data) + index, sizeof bits);
+  return w.type == Stored::f16 ? to_float(Half{bits}) : to_float(BFloat16{bits});
+}
+
 // (B5)
-void multiply(Rows x, Rows w, std::int64_t cols, OutRows y) {
-  for (std::int64_t t = 0; t < x.count; ++t) {
-    for (std::int64_t r = 0; r < w.count; ++r) {
-      y.data[t * y.stride + r] = xt::sum(array(x.data + t * x.stride, cols) * array(w.data + r * w.stride, cols))();
+void multiply(Rows x, StoredRows w, std::int64_t cols, OutRows y) {
+  std::vector<float> row(cols);
+  for (std::int64_t r = 0; r < w.count; ++r) {
+    for (std::int64_t c = 0; c < cols; ++c) row[c] = element(w, r * w.stride + c);
+    for (std::int64_t t = 0; t < x.count; ++t) {
+      y.data[t * y.stride + r] = xt::sum(array(x.data + t * x.stride, cols) * array(row.data(), cols))();
     }
   }
 }
