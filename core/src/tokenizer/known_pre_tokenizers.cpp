@@ -40,8 +40,8 @@ constexpr const char* kDeepSeekV3 =
 /// Cut by each pattern in turn, then spelled in the byte alphabet.
 KnownPreTokenizer cut_by(std::initializer_list<std::string_view> patterns, bool whole_pieces = false, bool add_bos = false) {
   KnownPreTokenizer kind{{}, whole_pieces, add_bos};
-  for (const std::string_view pattern : patterns) kind.steps.push_back(pre_tokenizers::Split{{std::string(pattern), false}});
-  kind.steps.push_back(pre_tokenizers::ByteLevel{});
+  for (const std::string_view pattern : patterns) kind.steps.emplace_back(pre_tokenizers::Split{{std::string(pattern), false}});
+  kind.steps.emplace_back(pre_tokenizers::ByteLevel{});
   return kind;
 }
 

@@ -166,25 +166,25 @@ constexpr const char* kPunctuation = R"([\p{P}$+<=>^`|~])";
 
 void whitespace(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type"});
-  steps.push_back(pre_tokenizers::Split{{kWords, false}, SplitBehavior::removed, true});
+  steps.emplace_back(pre_tokenizers::Split{{kWords, false}, SplitBehavior::removed, true});
 }
 void whitespace_split(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type"});
-  steps.push_back(pre_tokenizers::Split{{kWhiteSpace, false}, SplitBehavior::removed, false});
+  steps.emplace_back(pre_tokenizers::Split{{kWhiteSpace, false}, SplitBehavior::removed, false});
 }
 void bert_pre_tokenizer(const JsonNode& node, PreTokenizers& steps) {
   whitespace_split(node, steps);
-  steps.push_back(pre_tokenizers::Split{{kPunctuation, false}, SplitBehavior::isolated, false});
+  steps.emplace_back(pre_tokenizers::Split{{kPunctuation, false}, SplitBehavior::isolated, false});
 }
 void punctuation(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type", "behavior"});
   const auto behavior = node.find("behavior");
-  steps.push_back(pre_tokenizers::Split{{kPunctuation, false}, behavior ? read_behavior(*behavior) : SplitBehavior::isolated, false});
+  steps.emplace_back(pre_tokenizers::Split{{kPunctuation, false}, behavior ? read_behavior(*behavior) : SplitBehavior::isolated, false});
 }
 void digits(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type", "individual_digits"});
   const bool individual = node.boolean_or("individual_digits", false);
-  steps.push_back(pre_tokenizers::Split{{R"(\p{N})", false}, individual ? SplitBehavior::isolated : SplitBehavior::contiguous, false});
+  steps.emplace_back(pre_tokenizers::Split{{R"(\p{N})", false}, individual ? SplitBehavior::isolated : SplitBehavior::contiguous, false});
 }
 void split(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type", "pattern", "behavior", "invert"});
@@ -193,11 +193,11 @@ void split(const JsonNode& node, PreTokenizers& steps) {
 }
 void delimiter(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type", "delimiter"});
-  steps.push_back(pre_tokenizers::Split{{read_character(node.at("delimiter")), true}, SplitBehavior::removed, false});
+  steps.emplace_back(pre_tokenizers::Split{{read_character(node.at("delimiter")), true}, SplitBehavior::removed, false});
 }
 void byte_level(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-  steps.push_back(pre_tokenizers::ByteLevel{node.boolean_or("add_prefix_space", true), node.boolean_or("use_regex", true)});
+  steps.emplace_back(pre_tokenizers::ByteLevel{node.boolean_or("add_prefix_space", true), node.boolean_or("use_regex", true)});
 }
 void metaspace(const JsonNode& node, PreTokenizers& steps) {
   check_metaspace(node);
@@ -208,7 +208,7 @@ void fixed_length(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type", "length"});
   const auto length = node.find("length");
   const std::int64_t characters = length ? length->integer(1, 65535) : 5;
-  steps.push_back(pre_tokenizers::Split{{fmt::format("(?m:.{{1,{}}})", characters), false}, SplitBehavior::isolated, false});
+  steps.emplace_back(pre_tokenizers::Split{{fmt::format("(?m:.{{1,{}}})", characters), false}, SplitBehavior::isolated, false});
 }
 
 const StepReaders<PreTokenizerStep>& pre_tokenizer_readers() {
