@@ -40,7 +40,7 @@ struct PerplexityOptions {
   std::string protocol = "patchbay";
   std::int64_t window = 512, chunks = 0; ///< chunks 0: all
 };
-struct BenchOptions { ModelOptions model; std::int64_t prompt = 512, generate = 128; int repeat = 5; };
+struct BenchOptions { ModelOptions model; std::int64_t prompt = 256, generate = 128; int repeat = 5; };
 struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; std::string out; };
 struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, quiet = false, recalibrate = false, json = false; int threads = 0; };
 struct CalibrateOptions { int threads = 0; std::string out; bool json = false; };   ///< threads 0: all cores

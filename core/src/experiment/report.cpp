@@ -196,7 +196,8 @@ std::string report_legend(std::span<const Json> all) {
                         common_text(records, {"evaluation", "window"}), common_text(records, {"evaluation", "first_scored"}),
                         common_text(records, {"evaluation", "bos"}));
   if (shown("kl_nats") && common_text(records, {"config", "activations"}) != "fp32")
-    text += "  activations are rounded to 8 bits: that alone sets runs a few 10^-3 nats apart, whatever differs (docs/measuring.md).\n";
+    text += "  activations are rounded to 8 bits: that alone sets runs apart (SmolLM2: by 3 to 4 10^-3 nats), whatever differs "
+            "(docs/measuring.md).\n";
   if (shown("decode_tokens_per_s") || shown("prefill_tokens_per_s"))
     text += fmt::format("Speed: one sequence, {}, {}; medians of {} in which each run is measured once, in drawn order;\n"
                         "  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds.\n",
