@@ -47,7 +47,7 @@ class Place {
 
 TEST_CASE("a name leads to the file in the cache, beside its description, or in data/") {
   const Place place;
-  place.describe("file: mine.gguf\nbytes: 5\n");
+  place.describe("file: mine.gguf\nsha256: " + std::string(64, '0') + "\nbytes: 5\n");
   CHECK_THROWS_WITH(find_model("mine"), Catch::Contains("mine.gguf is not in") && Catch::Contains("scripts/fetch_model.sh mine"));
   place.write("configs/models/mine.gguf", "12345");
   CHECK(find_model("mine") == "configs/models/mine.gguf");

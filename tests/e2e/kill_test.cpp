@@ -67,11 +67,27 @@ struct Place : test::Folder {
 };
 
 /// A record without what time and the machine's state decide.
+/// Drops what is timed, or worked out from timings, at any depth.
+void drop_times(Json& node) {
+  if (!node.is_object()) {
+    if (node.is_array()) for (auto& entry : node) drop_times(entry);
+    return;
+  }
+  for (auto entry = node.begin(); entry != node.end();) {
+    const bool timed = [&key = entry.key()] {
+      for (const char* word : {"tokens_per_s", "ttft_ms", "tpot_ms", "speed_ratio", "busy_share", "of_roofline", "peak_rss_bytes", "calibration"})
+        if (key.find(word) != std::string::npos) return true;
+      return false;
+    }();
+    if (timed) { entry = node.erase(entry); continue; }
+    drop_times(*entry);
+    ++entry;
+  }
+}
+
 Json lasting(Json record) {
   record["environment"].erase("started");
-  for (const char* metric : {"prefill_tokens_per_s", "decode_tokens_per_s", "ttft_ms", "tpot_ms", "prefill_speed_ratio", "decode_speed_ratio", "busy_share"})
-    for (const char* part : {"", "_ci", "_values", "_p"}) record["metrics"].erase(std::string(metric) + part);
-  record["metrics"].erase("peak_rss_bytes");
+  drop_times(record);
   return record;
 }
 

@@ -10,7 +10,7 @@ using namespace patchbay::test;
 TEST_CASE("rtn: quantising a matrix equals rounding its tiles one after the other") {
   const auto rtn = make<Quantizer>({"rtn", nullptr});
   const auto cpu = make<Backend>(spec_of("cpu", {}));
-  const Matrix w = normal_matrix(301, 576, 0.05f, 1);
+  const Matrix w = normal_matrix(301, 768, 0.05f, 1);
   for (const auto& format : all_formats()) {
     INFO(format->label());
     Matrix expected(w.rows, w.cols), decoded(w.rows, w.cols);
