@@ -38,7 +38,7 @@ struct CalibrationOptions {
   std::vector<int> threads = {1};
   int repeats = 15;
   double seconds = 0.04;                       ///< each measurement of each repeat takes at least that
-  std::int64_t array_bytes = 0;                ///< 0: four times the last-level cache, 64 MiB to 1 GiB
+  std::int64_t array_bytes = 0;                ///< 2 MiB or more; 0: four times the last-level cache, 64 MiB to 1 GiB
   std::function<void(const std::string& what)> progress = nullptr;
 };
 /// About four seconds per thread count. @throws Error for a thread count below 1 or past the cores.
