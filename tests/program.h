@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -67,6 +68,21 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments, cons
   };
   result.out = take(out);
   result.err = take(err);
+  return result;
+}
+
+struct ShellResult {
+  int code = -1;
+  std::string out;
+};
+/// `patchbay ARGUMENTS` through the shell; its output, and by `streams` what it writes to stderr.
+inline ShellResult patchbay_run(const std::string& arguments, const std::string& streams = "2>&1") {
+  ShellResult result;
+  std::FILE* pipe = ::popen((PATCHBAY_BINARY_DIR "/bin/patchbay " + arguments + " " + streams).c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  char buffer[4096];
+  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) result.out.append(buffer, n);
+  result.code = WEXITSTATUS(::pclose(pipe));
   return result;
 }
 

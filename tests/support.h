@@ -1,13 +1,18 @@
 // Shared by all tests: where things are, and how a test that lacks its input says so.
 #pragma once
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <vector>
+
+#include "patchbay/error.h"
 
 namespace patchbay::test {
 
@@ -44,6 +49,27 @@ struct TemporaryFolder {
   ~TemporaryFolder() { std::filesystem::remove_all(path); }
   std::string operator/(const std::string& name) const { return path + "/" + name; }
 };
+
+/// What a call's patchbay::Error says; "no error" when it throws none.
+template <class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// Floats written as the hexadecimal digits of their bytes, as the goldens' generators do.
+inline std::vector<float> floats_of_hex(const std::string& hex) {
+  std::vector<float> values(hex.size() / 8);
+  for (std::size_t i = 0; i < 4 * values.size(); ++i) {
+    const auto byte = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+    std::memcpy(reinterpret_cast<std::byte*>(values.data()) + i, &byte, 1);
+  }
+  return values;
+}
 
 int& skipped_cases();  // in test_main.cpp
 

@@ -36,14 +36,4 @@ inline Json synthetic_record(const std::string& hash, int i, bool baseline = fal
                        {"decode_tokens_per_s_values", {speed - 3, speed, speed + 3}}}}};
 }
 
-template <class Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace patchbay::test

@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "experiment/cpu_load.h"
 #include "experiment/files.h"
 #include "experiment/text_table.h"
 
@@ -31,7 +32,7 @@ void print_table(const Calibration& calibration, const std::string& path) {
   fmt::print("\n{}, {}. Medians of {} repeats (lowest to highest); last-level cache {} MiB, arrays of {} MiB.\nfp32: {}; int8: {}.\n", calibration.host,
              calibration.cpu, calibration.repeats, calibration.cache_bytes >> 20, calibration.array_bytes >> 20, calibration.fp32_path,
              calibration.int8_path);
-  if (constexpr double kBusyFrom = 0.05; calibration.busy_share > kBusyFrom)
+  if (calibration.busy_share > kBusyFrom)
     fmt::print("Others took {:.0f}% of the cores' time meanwhile: measure again when the machine is quiet.\n", 100 * calibration.busy_share);
   fmt::print("written to {}\n", path);
 }

@@ -10,20 +10,6 @@ constexpr std::int64_t kPartAlignment = 64;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
 
-TensorRef contiguous(std::byte* data, const PartSpec& spec) {
-  TensorRef part;
-  part.data = data;
-  part.dtype = spec.dtype;
-  part.rank = static_cast<int>(spec.shape.size());
-  std::int64_t step = 1;
-  for (int i = part.rank - 1; i >= 0; --i) {
-    part.shape[i] = spec.shape[i];
-    part.strides[i] = step;
-    step *= spec.shape[i];
-  }
-  return part;
-}
-
 /// A fault of the caller, never of a user; without the check it would read past the end of a row.
 void expect_columns(const std::string& label, std::int64_t weight_cols, std::int64_t input_cols) {
   if (weight_cols != input_cols)
@@ -91,14 +77,32 @@ std::int64_t PartSpec::bytes() const {
   return count * bytes_of(dtype);
 }
 
+TensorRef PartSpec::at(std::byte* data) const {
+  TensorRef part;
+  part.data = data;
+  part.dtype = dtype;
+  part.rank = static_cast<int>(shape.size());
+  std::int64_t step = 1;
+  for (int i = part.rank - 1; i >= 0; --i) {
+    part.shape[i] = shape[i];
+    part.strides[i] = step;
+    step *= shape[i];
+  }
+  return part;
+}
+
 std::unique_ptr<LinearKernel> WeightFormat::prepare(const PackedWeight& w, Ops& ops, ActivationMode) const {
   return decode_then_multiply(*this, w, ops);
 }
 
-double WeightFormat::bits_per_weight(std::int64_t rows, std::int64_t cols) const {
+std::int64_t WeightFormat::packed_bytes(std::int64_t rows, std::int64_t cols) const {
   std::int64_t bytes = 0;
   for (const auto& part : layout(rows, cols)) bytes += part.bytes();
-  return 8.0 * static_cast<double>(bytes) / (static_cast<double>(rows) * static_cast<double>(cols));
+  return bytes;
+}
+
+double WeightFormat::bits_per_weight(std::int64_t rows, std::int64_t cols) const {
+  return 8.0 * static_cast<double>(packed_bytes(rows, cols)) / (static_cast<double>(rows) * static_cast<double>(cols));
 }
 
 PackedWeight WeightFormat::allocate(std::string name, std::int64_t rows, std::int64_t cols, Device& device) const {
@@ -109,7 +113,7 @@ PackedWeight WeightFormat::allocate(std::string name, std::int64_t rows, std::in
   PackedWeight out{std::move(name), rows, cols, {}, buffer};
   std::int64_t offset = 0;
   for (const auto& spec : specs) {
-    out.parts.push_back(contiguous(buffer->data() + offset, spec));
+    out.parts.push_back(spec.at(buffer->data() + offset));
     out.parts.back().device = buffer->device();
     offset += aligned(spec.bytes());
   }

@@ -150,15 +150,6 @@ std::vector<std::uint8_t> random_tree(std::mt19937& random, std::int64_t n) {
   return tree;
 }
 
-std::vector<float> floats(const std::string& hex) {
-  std::vector<float> values(hex.size() / 8);
-  for (std::size_t i = 0; i < 4 * values.size(); ++i) {
-    const auto byte = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-    std::memcpy(reinterpret_cast<std::byte*>(values.data()) + i, &byte, 1);
-  }
-  return values;
-}
-
 TEST_CASE("attention: equals PyTorch's") {
   const auto golden = nlohmann::json::parse(read_file(source_path("tests/golden/attention/attention.json")));
   for_each_attention([&](Attention& attention) {
@@ -169,10 +160,10 @@ TEST_CASE("attention: equals PyTorch's") {
       scene.committed = {expected["committed"]};
       scene.rows = {expected["rows"]};
       scene.trees = {expected["tree"].get<std::vector<std::uint8_t>>()};
-      Tokens tokens{floats(expected["q"]), floats(expected["k"]), floats(expected["v"])};
+      Tokens tokens{test::floats_of_hex(expected["q"]), test::floats_of_hex(expected["k"]), test::floats_of_hex(expected["v"])};
       tokens.q.insert(tokens.q.begin(), scene.committed[0] * scene.spec.heads * scene.spec.head_size, 0.0f);  // long gone
       scene.tokens = {tokens};
-      require_close(attend(attention, scene), floats(expected["out"]), 2e-6);
+      require_close(attend(attention, scene), test::floats_of_hex(expected["out"]), 2e-6);
     }
   });
 }

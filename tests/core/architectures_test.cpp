@@ -25,15 +25,6 @@ struct Sequence {
 };
 using Rows = std::vector<std::vector<float>>;
 
-std::vector<float> floats(const std::string& hex) {
-  std::vector<float> values(hex.size() / 8);
-  for (std::size_t i = 0; i < 4 * values.size(); ++i) {
-    const auto byte = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-    std::memcpy(reinterpret_cast<std::byte*>(values.data()) + i, &byte, 1);
-  }
-  return values;
-}
-
 const nlohmann::json& goldens() {
   static const auto description = nlohmann::json::parse(test::read_file(kFolder + "architectures.json"));
   return description;
@@ -45,7 +36,7 @@ std::vector<Sequence> sequences_of(const std::string& model) {
   for (const auto& golden : goldens()["models"][model]["sequences"]) {
     Sequence& sequence = sequences.emplace_back();
     sequence.tokens = golden["tokens"].get<std::vector<Token>>();
-    const auto values = floats(golden["logits"]);
+    const auto values = test::floats_of_hex(golden["logits"]);
     for (std::size_t at = 0; at < values.size(); at += vocabulary) {
       sequence.logits.emplace_back(values.begin() + at, values.begin() + at + vocabulary);
     }

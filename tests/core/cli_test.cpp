@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "program.h"
 #include "support.h"
 
 using Catch::Contains;
@@ -21,13 +22,8 @@ struct Result {
 /// Runs `patchbay ARGUMENTS` through the shell.
 Result run(const std::string& arguments) {
   const std::string errors = std::string(PATCHBAY_BINARY_DIR) + "/cli_test.stderr";
-  const std::string command = std::string(PATCHBAY_BINARY_DIR) + "/bin/patchbay " + arguments + " 2>" + errors;
-  Result result;
-  FILE* pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  char buffer[4096];
-  while (const std::size_t n = fread(buffer, 1, sizeof buffer, pipe)) result.output.append(buffer, n);
-  result.code = WEXITSTATUS(pclose(pipe));
+  const auto shell = patchbay::test::patchbay_run(arguments, "2>" + errors);
+  Result result{shell.code, shell.out, {}};
   result.errors = patchbay::test::read_file(errors);
   return result;
 }

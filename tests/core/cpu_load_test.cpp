@@ -16,7 +16,7 @@ struct BusyChild {
   pid_t id = ::fork();
   BusyChild() {
     if (id == 0)
-      for (volatile std::uint64_t work = 0;; work = work + 1) {}
+      for (volatile std::uint64_t work = 0;;) work = work + 1;
   }
   ~BusyChild() {
     ::kill(id, SIGKILL);

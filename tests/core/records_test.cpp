@@ -21,20 +21,11 @@ namespace fs = std::filesystem;
 namespace {
 
 using Folder = test::TemporaryFolder;
+using test::message_of;
 
 Json record(const std::string& hash) { return {{"hash", hash}, {"metrics", {{"perplexity", 1.5}}}}; }
 
 void start(const RecordFolder& folder, const std::string& name) { folder.write_experiment(Json::object({{"name", name}, {"runs", 2}}).dump()); }
-
-template <class Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 void append_text(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::app | std::ios::binary) << text; }
 

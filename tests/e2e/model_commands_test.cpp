@@ -9,25 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "gguf_writer.h"
+#include "program.h"
 #include "support.h"
 
 using nlohmann::json;
 namespace test = patchbay::test;
+using test::patchbay_run;
+using Result = test::ShellResult;
 
 namespace {
-
-struct Result { int code = -1; std::string out; };
-
-/// Both streams together.
-Result patchbay_run(const std::string& arguments) {
-  Result result;
-  std::FILE* pipe = ::popen((PATCHBAY_BINARY_DIR "/bin/patchbay " + arguments + " 2>&1").c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  char buffer[4096];
-  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) result.out.append(buffer, n);
-  result.code = WEXITSTATUS(::pclose(pipe));
-  return result;
-}
 
 class File {
  public:

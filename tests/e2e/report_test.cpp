@@ -7,26 +7,16 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "program.h"
 #include "support.h"
 #include "synthetic_records.h"
 
 namespace test = patchbay::test;
 using Catch::Contains;
 using patchbay::Json;
+using test::patchbay_run;
 
 namespace {
-
-struct Result { int code = -1; std::string out; };
-
-Result patchbay_run(const std::string& arguments, const std::string& streams = "2>&1") {
-  Result result;
-  std::FILE* pipe = ::popen((PATCHBAY_BINARY_DIR "/bin/patchbay " + arguments + " " + streams).c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  char buffer[4096];
-  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) result.out.append(buffer, n);
-  result.code = WEXITSTATUS(::pclose(pipe));
-  return result;
-}
 
 /// One experiment for all cases: three runs, scored.
 struct Experiment {

@@ -25,10 +25,7 @@ class FloatFormat final : public WeightFormat {
   struct Params {
     KernelChoice kernel;
     void visit(Fields& f) { f.kernel("kernel", kernel, kFloatKernels, {"how the weight is multiplied"}); }
-    void check() const {
-      if (kernel.prefill != kernel.decode)
-        throw Error(std::string(Codec::kName) + ": kernel", "prefill and decode must use the same kernel", "one name");
-    }
+    void check() const { require_one_kernel(kernel, Codec::kName); }
   };
   explicit FloatFormat(const Params& params) : decode_first_(params.kernel.prefill == "decode") {}
 

@@ -20,18 +20,21 @@ inline constexpr KernelInfo kLinearKernels[] = {
     {"auto", "cpu", "both", "integer where the run's activations are q8 and the groups allow it, else decode; the record says which"},
 };
 
-/// The parameter `kernel` of a format that has an integer kernel. One choice serves both phases: were prefill and decode
-/// summed in different orders, a result would depend on how a batch is put together.
+/// One choice serves both phases: were prefill and decode summed in different orders, a result would depend on how a batch is put
+/// together. @throws Error when they differ.
+inline void require_one_kernel(const KernelChoice& choice, const char* format) {
+  if (choice.prefill != choice.decode)
+    throw Error(std::string(format) + ": kernel", "prefill and decode must use the same kernel", "one name");
+}
+
+/// The parameter `kernel` of a format that has an integer kernel.
 struct LinearKernelChoice {
   KernelChoice choice;
 
   void visit(Fields& f) {
     f.kernel("kernel", choice, kLinearKernels, {"how the packed weight is multiplied"});
   }
-  void check(const char* format) const {
-    if (choice.prefill != choice.decode)
-      throw Error(std::string(format) + ": kernel", "prefill and decode must use the same kernel", "one name");
-  }
+  void check(const char* format) const { require_one_kernel(choice, format); }
   /// Whether the integer kernel is to run. `fits`: blocks of 32 columns have one scale. @throws Error when it is asked for but cannot.
   bool integer(ActivationMode mode, bool fits, const std::string& label) const {
     if (choice.prefill == "decode") return false;

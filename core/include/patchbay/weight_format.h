@@ -19,6 +19,8 @@ struct PATCHBAY_API PartSpec {
   DType dtype = DType::u8;
   std::vector<std::int64_t> shape;
   std::int64_t bytes() const;
+  /// The part as it lies at `data`: dense, the last extent's elements side by side.
+  TensorRef at(std::byte* data) const;
 };
 
 /// A packed weight: the format's parts, in the order of layout(). Points into a model file or into `storage`.
@@ -69,7 +71,8 @@ class PATCHBAY_API WeightFormat {
   /// The format's name as in YAML, with what tells its variants apart ("int_grouped/b4/g64").
   virtual std::string label() const = 0;
 
-  /// True size of an R x C weight, from its parts: bytes * 8 / (R * C).
+  /// True size of an R x C weight: the bytes of its parts, and those * 8 / (R * C).
+  std::int64_t packed_bytes(std::int64_t rows, std::int64_t cols) const;
   double bits_per_weight(std::int64_t rows, std::int64_t cols) const;
   /// Owned, zeroed parts for an R x C weight.
   PackedWeight allocate(std::string name, std::int64_t rows, std::int64_t cols, Device& device) const;

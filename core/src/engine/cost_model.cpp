@@ -92,12 +92,6 @@ struct Bandwidths {
   }
 };
 
-std::int64_t packed_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
-  std::int64_t bytes = 0;
-  for (const PartSpec& part : format.layout(rows, cols)) bytes += part.bytes();
-  return bytes;
-}
-
 std::int64_t kv_bytes(const ModelSpec& spec, const KvFormat& format) {  // (C2)
   const std::int64_t row = format.row_bytes(spec.head_size) + (format.layout().scaled ? bytes_of(DType::f16) : 0);
   return 2 * static_cast<std::int64_t>(spec.layers) * spec.kv_heads * row;
@@ -132,7 +126,7 @@ class Counter {
     const int copies = of_expert && place.name.find('#') == std::string::npos ? spec.experts.count : 1;
     const std::string label = tensor_label(place, layer);
     MatrixCost matrix{rows, cols};
-    matrix.bytes = packed_bytes(*format_of(place, label, layer, expert), rows, cols);  // (C1)
+    matrix.bytes = format_of(place, label, layer, expert)->packed_bytes(rows, cols);  // (C1)
     matrix.use = use_of(place.role);
     matrix.integer = integer_[label];
     if (of_expert) matrix.share = static_cast<double>(spec.experts.used) / spec.experts.count;

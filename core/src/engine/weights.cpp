@@ -38,17 +38,7 @@ PackedWeight mapped(const std::shared_ptr<const ModelFile>& file, const FileTens
   if (layout.size() != 1 || layout[0].bytes() != row_bytes * w.rows || range.first + range.count > all_rows) {
     throw Error(file->path(), "tensor " + w.name + " does not have the bytes that format " + format.label() + " lays out");
   }
-  TensorRef part;
-  part.data = const_cast<std::byte*>(tensor.data + range.first * row_bytes);
-  part.dtype = layout[0].dtype;
-  part.rank = static_cast<int>(layout[0].shape.size());
-  std::int64_t step = 1;
-  for (int i = part.rank - 1; i >= 0; --i) {
-    part.shape[i] = layout[0].shape[i];
-    part.strides[i] = step;
-    step *= part.shape[i];
-  }
-  w.parts = {part};
+  w.parts = {layout[0].at(const_cast<std::byte*>(tensor.data + range.first * row_bytes))};
   return w;
 }
 

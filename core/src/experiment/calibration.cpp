@@ -19,6 +19,7 @@
 #include "experiment/calibration_kernels.h"
 #include "experiment/cpu_load.h"
 #include "experiment/environment.h"
+#include "experiment/text_table.h"
 #include "patchbay/error.h"
 
 namespace patchbay {
@@ -186,7 +187,7 @@ Calibration calibrate(const CalibrationOptions& options) {
   const auto memory = huge_pages(result.array_bytes);
   const auto before = cpu_times();
   for (const int threads : options.threads) {
-    if (options.progress) options.progress(fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"));
+    if (options.progress) options.progress(counted(threads, "thread"));
     result.by_threads.push_back(Bench(threads, options, result.cache_bytes, memory.get(), result.array_bytes).run());
   }
   result.busy_share = busy_share(before, cpu_times());

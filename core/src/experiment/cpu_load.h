@@ -8,6 +8,9 @@
 
 namespace patchbay {
 
+/// Others with more than this share of the cores disturb a timing.
+inline constexpr double kBusyFrom = 0.05;
+
 /// CPU seconds since some start, over the cores that this process may run on.
 struct CpuTimes {
   double all_s = 0;    ///< of all processes: neither idle nor waiting for a disk; what a hypervisor took (steal) included

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "experiment/comparisons.h"
+#include "experiment/cpu_load.h"
 #include "experiment/record_set.h"
 #include "experiment/text_table.h"
 #include "utf8.h"
@@ -25,7 +26,6 @@ struct Column {
   const char* paired = nullptr;  ///< the column that shows this one's differences: its interval is the one to read
 };
 constexpr const char* kBusy = "busy_share";
-constexpr double kBusyFrom = 0.05;  ///< others with more than this share of the cores disturb a timing
 constexpr Column kColumns[] = {
     {"perplexity", "perplexity"},
     {"perplexity_ratio", "against\nbaseline", 100, "%", -100},
@@ -78,11 +78,8 @@ std::string cell(const Json& record, const Column& column, bool with_interval) {
   if (!value || !value->is_number()) return "-";
   const double shown = value->get<double>() * column.factor + column.offset;
   if (column.metric == std::string_view(kBusy)) return fmt::format("{:.0f}%", shown);
-  const auto* interval = metric_of(record, std::string(column.metric) + "_ci");
-  if (!with_interval || !interval || !interval->is_array() || interval->size() != 2 || !(*interval)[0].is_number() || !(*interval)[1].is_number())
-    return plain(shown) + column.unit;
-  const double half = ((*interval)[1].get<double>() - (*interval)[0].get<double>()) / 2 * column.factor;
-  return plus_minus(shown, half) + column.unit;
+  const auto half = with_interval ? half_interval(record, column.metric) : std::nullopt;
+  return (half ? plus_minus(shown, *half * column.factor) : plain(shown)) + column.unit;
 }
 
 bool is_noise(const Json& record) { return record.value("noise", false); }
@@ -163,12 +160,24 @@ std::string plus_minus(double value, double half_width) {
   return fmt::format("{:.{}f} ±{:.{}f}", value, decimals, half_width, decimals);
 }
 
-std::string record_text(const Json& record, std::initializer_list<const char*> path) {
+const Json* value_at(const Json& record, std::initializer_list<const char*> path) {
   const Json* at = &record;
   for (const char* key : path) {
-    if (!at->is_object() || !at->contains(key)) return "?";
+    if (!at->is_object() || !at->contains(key)) return nullptr;
     at = &at->at(key);
   }
+  return at;
+}
+
+std::optional<double> half_interval(const Json& record, const std::string& metric) {
+  const auto* interval = metric_of(record, metric + "_ci");
+  if (!interval || !interval->is_array() || interval->size() != 2 || !(*interval)[0].is_number() || !(*interval)[1].is_number()) return {};
+  return ((*interval)[1].get<double>() - (*interval)[0].get<double>()) / 2;
+}
+
+std::string record_text(const Json& record, std::initializer_list<const char*> path) {
+  const Json* at = value_at(record, path);
+  if (!at) return "?";
   return at->is_string() ? at->get<std::string>() : at->dump();
 }
 
@@ -246,10 +255,8 @@ std::string report_table(std::span<const Json> records, bool utf8, std::size_t c
   for (std::size_t i = 0; i < records.size(); ++i) table.rows[i][0].insert(0, is_baseline(records[i]) ? "* " : "  ");
   auto& first = table.header[0];
   for (std::size_t line = 0; line != std::string::npos; line = first.find('\n', line + 2)) first.insert(line == 0 ? 0 : line + 1, 2, ' ');
-  auto text = report_legend(records);
-  if (!utf8)
-    for (std::size_t at; (at = text.find("±")) != std::string::npos;) text.replace(at, std::string("±").size(), "+-");
-  return table.text(utf8, columns, grid.labels) + "\n" + text + roofline_table(records, utf8, columns);
+  const auto legend = report_legend(records);
+  return table.text(utf8, columns, grid.labels) + "\n" + (utf8 ? legend : ascii(legend)) + roofline_table(records, utf8, columns);
 }
 
 std::string report_text(const RecordSet& set, bool utf8, std::size_t columns) {

@@ -1,7 +1,9 @@
 /// @file report.h
 /// report(records) -> table: built from records alone, so that it can be made again at any time.
 #pragma once
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +30,10 @@ PATCHBAY_API ReportGrid roofline_grid(std::span<const nlohmann::ordered_json> re
 PATCHBAY_API std::string roofline_legend(std::span<const nlohmann::ordered_json> records);
 /// Both as text.
 PATCHBAY_API std::string roofline_table(std::span<const nlohmann::ordered_json> records, bool utf8, std::size_t columns = 0);
+/// What stands at a path of a record; null: nothing.
+PATCHBAY_API const nlohmann::ordered_json* value_at(const nlohmann::ordered_json& record, std::initializer_list<const char*> path);
+/// Half the width of a metric's interval, where the record has one.
+PATCHBAY_API std::optional<double> half_interval(const nlohmann::ordered_json& record, const std::string& metric);
 /// The text at a path of a record, "?" where there is none; `common`: what all records have there, or "several".
 PATCHBAY_API std::string record_text(const nlohmann::ordered_json& record, std::initializer_list<const char*> path);
 PATCHBAY_API std::string common_text(std::span<const nlohmann::ordered_json> records, std::initializer_list<const char*> path);

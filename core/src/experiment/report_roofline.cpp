@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "experiment/cpu_load.h"
 #include "experiment/report.h"
 #include "experiment/text_table.h"
 
@@ -13,13 +14,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The number at a path, or nothing.
-const Json* number_at(const Json& record, std::initializer_list<std::string> path) {
-  const Json* at = &record;
-  for (const auto& key : path) {
-    if (!at->is_object() || !at->contains(key)) return nullptr;
-    at = &at->at(key);
-  }
-  return at->is_number() ? at : nullptr;
+const Json* number_at(const Json& record, std::initializer_list<const char*> path) {
+  const Json* at = value_at(record, path);
+  return at && at->is_number() ? at : nullptr;
 }
 
 std::string predicted_cell(const Json& record, const char* metric, double factor, int decimals) {
@@ -28,14 +25,11 @@ std::string predicted_cell(const Json& record, const char* metric, double factor
 }
 
 std::string share_cell(const Json& record, const std::string& metric) {
-  const auto* value = number_at(record, {"metrics", metric});
+  const auto* value = number_at(record, {"metrics", metric.c_str()});
   if (!value) return "-";
   const double share = 100 * value->get<double>();
-  const auto& metrics = record.at("metrics");
-  const auto interval = metrics.find(metric + "_ci");
-  if (interval == metrics.end() || !interval->is_array() || interval->size() != 2 || !(*interval)[0].is_number() || !(*interval)[1].is_number())
-    return fmt::format("{:.0f}%", share);
-  return plus_minus(share, 50 * ((*interval)[1].get<double>() - (*interval)[0].get<double>())) + "%";
+  const auto half = half_interval(record, metric);
+  return half ? plus_minus(share, 100 * *half) + "%" : fmt::format("{:.0f}%", share);
 }
 
 /// "21.4 GB/s (20.1 to 22.0)", of all records.
@@ -84,7 +78,7 @@ std::string roofline_legend(std::span<const Json> records) {
   double busiest = 0;
   for (const auto& record : records)
     if (const auto* share = number_at(record, {"environment", "calibration", "busy_share"})) busiest = std::max(busiest, share->get<double>());
-  if (constexpr double kBusyFrom = 0.05; busiest > kBusyFrom) text += fmt::format("  Meanwhile others took up to {:.0f}% of the cores' time.\n", 100 * busiest);
+  if (busiest > kBusyFrom) text += fmt::format("  Meanwhile others took up to {:.0f}% of the cores' time.\n", 100 * busiest);
   return text;
 }
 
@@ -93,10 +87,7 @@ std::string roofline_table(std::span<const Json> records, bool utf8, std::size_t
   if (grid.rows.empty()) return "";
   TextTable table{grid.header, grid.rows, {}};
   for (std::size_t c = 0; c < grid.header.size(); ++c) table.right.push_back(c >= grid.labels);
-  auto text = "\n" + table.text(utf8, columns, grid.labels) + "\n" + roofline_legend(records);
-  if (!utf8)
-    for (std::size_t at; (at = text.find("±")) != std::string::npos;) text.replace(at, std::string("±").size(), "+-");
-  return text;
+  return "\n" + table.text(utf8, columns, grid.labels) + "\n" + roofline_legend(records);
 }
 
 }  // namespace patchbay

@@ -5,11 +5,6 @@
 namespace patchbay {
 namespace {
 
-std::string ascii(std::string text) {
-  for (std::size_t at; (at = text.find("±")) != std::string::npos;) text.replace(at, std::string("±").size(), "+-");
-  return text;
-}
-
 /// Header cells of several lines, the last line lowest.
 std::vector<std::vector<std::string>> header_lines(const std::vector<std::string>& header) {
   const auto lines_of = [](const std::string& cell) { return std::count(cell.begin(), cell.end(), '\n') + 1; };
@@ -30,6 +25,11 @@ std::vector<std::vector<std::string>> header_lines(const std::vector<std::string
 
 std::string counted(std::int64_t n, std::string_view noun) { return counted(std::to_string(n), noun); }
 std::string counted(const std::string& n, std::string_view noun) { return n + " " + std::string(noun) + (n == "1" ? "" : "s"); }
+
+std::string ascii(std::string text) {
+  for (std::size_t at; (at = text.find("±")) != std::string::npos;) text.replace(at, std::string("±").size(), "+-");
+  return text;
+}
 
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

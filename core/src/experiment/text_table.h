@@ -29,6 +29,9 @@ struct PATCHBAY_API TextTable {
 PATCHBAY_API std::string counted(std::int64_t n, std::string_view noun);
 PATCHBAY_API std::string counted(const std::string& n, std::string_view noun);  ///< n as text, which may be no number
 
+/// With +- for each ±, the one character of tables and legends that ASCII lacks.
+PATCHBAY_API std::string ascii(std::string text);
+
 /// Characters of UTF-8 text.
 PATCHBAY_API std::size_t width_of(const std::string& text);
 

@@ -29,18 +29,15 @@ class Bpe : public TokenModel {
       if (const Token token = vocabulary_.find(piece); token >= 0) return tokens.push_back(token);
     }
     Space& space = static_cast<Space&>(workspace);
-    if (space.cache.get(piece, tokens)) return;
-    const std::size_t before = tokens.size();
-    first_symbols(piece, space);
-    merge_all(space);
-    for (std::int32_t i = space.symbols.empty() ? -1 : 0; i >= 0; i = space.symbols[i].next) tokens.push_back(space.symbols[i].token);
-    space.cache.put(piece, tokens.data() + before, tokens.size() - before);
+    space.cache.append(piece, tokens, [&](std::vector<Token>& out) {
+      first_symbols(piece, space);
+      merge_all(space);
+      for (std::int32_t i = space.symbols.empty() ? -1 : 0; i >= 0; i = space.symbols[i].next) out.push_back(space.symbols[i].token);
+    });
   }
 
   void encode_unknown(std::string_view bytes, std::vector<Token>& tokens) const override {
-    if (options_.byte_fallback && append_byte_tokens(vocabulary_, bytes, tokens)) return;
-    if (options_.unknown < 0) throw MissingCharacter{std::string(bytes)};
-    tokens.push_back(options_.unknown);
+    append_unknown(vocabulary_, bytes, options_.byte_fallback, options_.unknown, tokens);
   }
 
  private:

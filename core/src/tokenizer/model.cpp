@@ -11,6 +11,12 @@ bool append_byte_tokens(const Vocabulary& vocabulary, std::string_view bytes, st
   return true;
 }
 
+void append_unknown(const Vocabulary& vocabulary, std::string_view bytes, bool byte_fallback, Token unknown, std::vector<Token>& tokens) {
+  if (byte_fallback && append_byte_tokens(vocabulary, bytes, tokens)) return;
+  if (unknown < 0) throw MissingCharacter{std::string(bytes)};
+  tokens.push_back(unknown);
+}
+
 bool PieceCache::get(std::string_view piece, std::vector<Token>& tokens) const {
   if (piece.size() > kMaxPieceBytes) return false;
   const auto found = ranges_.find(piece);

@@ -36,14 +36,26 @@ std::unique_ptr<TokenModel> make_unigram(UnigramDescription description, const V
 /// Appends <0xNN> for each byte. False, and nothing appended, when one of them has no token.
 bool append_byte_tokens(const Vocabulary& vocabulary, std::string_view bytes, std::vector<Token>& tokens);
 
+/// What encode_unknown does: the bytes' tokens with `byte_fallback`, else `unknown`. @throws MissingCharacter where neither is there.
+void append_unknown(const Vocabulary& vocabulary, std::string_view bytes, bool byte_fallback, Token unknown, std::vector<Token>& tokens);
+
 /// What short pieces became: texts repeat their words.
 class PieceCache {
  public:
+  /// Appends a piece's tokens: those kept from before, or else what encode(tokens) appends.
+  template <class Encode>
+  void append(std::string_view piece, std::vector<Token>& tokens, Encode encode) {
+    if (get(piece, tokens)) return;
+    const std::size_t before = tokens.size();
+    encode(tokens);
+    put(piece, tokens.data() + before, tokens.size() - before);
+  }
+
+ private:
   /// True: the tokens were appended.
   bool get(std::string_view piece, std::vector<Token>& tokens) const;
   void put(std::string_view piece, const Token* tokens, std::size_t count);
 
- private:
   static constexpr std::size_t kMaxPieces = 1 << 16, kMaxPieceBytes = 64;
   struct Hash {
     using is_transparent = void;

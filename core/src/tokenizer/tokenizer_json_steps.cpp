@@ -102,7 +102,7 @@ template <class Step>
 auto plain() {
   return [](const JsonNode& node, auto& steps) {
     node.only({"type"});
-    steps.push_back(Step{});
+    steps.emplace_back(Step{});
   };
 }
 template <normalizers::Unicode::Form form>
@@ -179,7 +179,8 @@ void bert_pre_tokenizer(const JsonNode& node, PreTokenizers& steps) {
 void punctuation(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type", "behavior"});
   const auto behavior = node.find("behavior");
-  steps.emplace_back(pre_tokenizers::Split{{kPunctuation, false}, behavior ? read_behavior(*behavior) : SplitBehavior::isolated, false});
+  const SplitBehavior split = behavior ? read_behavior(*behavior) : SplitBehavior::isolated;
+  steps.emplace_back(pre_tokenizers::Split{{kPunctuation, false}, split, false});
 }
 void digits(const JsonNode& node, PreTokenizers& steps) {
   node.only({"type", "individual_digits"});

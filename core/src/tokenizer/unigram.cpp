@@ -29,17 +29,14 @@ class Unigram : public TokenModel {
 
   void encode(std::string_view piece, Workspace& workspace, std::vector<Token>& tokens) const override {
     Space& space = static_cast<Space&>(workspace);
-    if (space.cache.get(piece, tokens)) return;
-    const std::size_t before = tokens.size();
-    find_best(piece, space.best);
-    append_path(piece, space, tokens);
-    space.cache.put(piece, tokens.data() + before, tokens.size() - before);
+    space.cache.append(piece, tokens, [&](std::vector<Token>& out) {
+      find_best(piece, space.best);
+      append_path(piece, space, out);
+    });
   }
 
   void encode_unknown(std::string_view bytes, std::vector<Token>& tokens) const override {
-    if (options_.byte_fallback && append_byte_tokens(vocabulary_, bytes, tokens)) return;
-    if (options_.unknown < 0) throw MissingCharacter{std::string(bytes)};
-    tokens.push_back(options_.unknown);
+    append_unknown(vocabulary_, bytes, options_.byte_fallback, options_.unknown, tokens);
   }
 
  private:
