@@ -15,6 +15,12 @@
 
 namespace patchbay::test {
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kAddressSanitizer = true;
+#else
+constexpr bool kAddressSanitizer = false;
+#endif
+
 struct ProgramResult {
   int code = -1;   ///< of a program that ended by itself
   int signal = 0;  ///< that ended it, else 0
@@ -27,7 +33,7 @@ struct ProgramLimits {
   std::int64_t memory_bytes = std::int64_t{4} << 30;
 };
 
-/// `patchbay ARGUMENTS...`, in the current folder.
+/// `patchbay ARGUMENTS...`, in the current folder. A finding of a sanitizer ends it with code 99, which no command returns.
 inline ProgramResult run_program(const std::vector<std::string>& arguments, const ProgramLimits& limits = {}) {
   std::FILE *out = std::tmpfile(), *err = std::tmpfile();
   const pid_t child = ::fork();
@@ -35,7 +41,9 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments, cons
     ::dup2(::fileno(out), STDOUT_FILENO);
     ::dup2(::fileno(err), STDERR_FILENO);
 #ifdef __SANITIZE_ADDRESS__  // its shadow takes terabytes of address space: the resident part is limited instead
-    ::setenv("ASAN_OPTIONS", ("hard_rss_limit_mb=" + std::to_string(limits.memory_bytes >> 20)).c_str(), 1);
+    const std::string options = "exitcode=99:hard_rss_limit_mb=" + std::to_string(limits.memory_bytes >> 20);
+    ::setenv("ASAN_OPTIONS", options.c_str(), 1);
+    ::setenv("LSAN_OPTIONS", "exitcode=99", 1);
 #else
     const rlimit memory{static_cast<rlim_t>(limits.memory_bytes), static_cast<rlim_t>(limits.memory_bytes)};
     ::setrlimit(RLIMIT_AS, &memory);

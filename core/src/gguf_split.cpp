@@ -44,7 +44,8 @@ std::optional<SplitPlace> split_place(const GgufContents& contents, const std::s
 std::vector<std::string> paths_of_parts(const std::string& path, const SplitPlace& place) {
   const std::string own = ending(place.number, place.count);
   if (!path.ends_with(own)) {
-    throw Error(escaped(path), fmt::format("missing shard: this is part {} of {}, but its name does not lead to the others", place.number + 1, place.count),
+    throw Error(fmt::format("{}: {}", escaped(path), kCount),
+                fmt::format("missing shard: this is part {} of {}, but its name does not lead to the others", place.number + 1, place.count),
                 "NAME" + own, kRemedy);
   }
   std::vector<std::string> paths;
