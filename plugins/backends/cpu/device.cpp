@@ -1,5 +1,7 @@
 #include "device.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -8,6 +10,7 @@ namespace patchbay::cpu {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = 2 << 20;
 
 /// A tensor seen as four axes, the missing ones of extent 1 in front.
 struct FourAxes {
@@ -33,6 +36,14 @@ void copy_row(const std::byte* from, std::int64_t from_stride, std::byte* to, st
   for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(size));
 }
 
+/// Asks for 2 MiB pages where whole ones fit: decoding reads every weight once per token, and with 4 KiB pages it waits for the
+/// address translation as much as for the memory. A kernel that gives none leaves the block as it is.
+void ask_for_huge_pages(void* block, std::size_t bytes) {
+  const auto begin = (reinterpret_cast<std::uintptr_t>(block) + kHugePage - 1) / kHugePage * kHugePage;
+  const auto end = (reinterpret_cast<std::uintptr_t>(block) + bytes) / kHugePage * kHugePage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 }  // namespace
 
 Buffer CpuDevice::allocate(std::int64_t bytes) {
@@ -42,6 +53,7 @@ Buffer CpuDevice::allocate(std::int64_t bytes) {
     throw Error("backend cpu: memory", "cannot allocate " + std::to_string(bytes) + " bytes", {},
                 "use a smaller model, cache or context");
   }
+  ask_for_huge_pages(block, static_cast<std::size_t>(bytes) + kAlignment);
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   const std::size_t skip = kAlignment - address % kAlignment;
   return {std::shared_ptr<std::byte>(static_cast<std::byte*>(block) + skip, [block](std::byte*) { std::free(block); }), bytes, 0};
