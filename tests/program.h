@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace patchbay::test {
@@ -33,15 +34,19 @@ struct ProgramLimits {
   std::int64_t memory_bytes = std::int64_t{4} << 30;
 };
 
-/// `patchbay ARGUMENTS...`, in the current folder. A finding of a sanitizer ends it with code 99, which no command returns.
-inline ProgramResult run_program(const std::vector<std::string>& arguments, const ProgramLimits& limits = {}) {
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// `patchbay ARGUMENTS...`, in the current folder, with more variables in its environment. A finding of a sanitizer ends it with code 99,
+/// which no command returns.
+inline ProgramResult run_program(const std::vector<std::string>& arguments, const ProgramLimits& limits = {}, const Environment& environment = {}) {
   std::FILE *out = std::tmpfile(), *err = std::tmpfile();
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(::fileno(out), STDOUT_FILENO);
     ::dup2(::fileno(err), STDERR_FILENO);
+    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
 #ifdef __SANITIZE_ADDRESS__  // its shadow takes terabytes of address space: the resident part is limited instead
-    const std::string options = "exitcode=99:hard_rss_limit_mb=" + std::to_string(limits.memory_bytes >> 20);
+    const std::string options = "exitcode=99:verify_asan_link_order=0:hard_rss_limit_mb=" + std::to_string(limits.memory_bytes >> 20);
     ::setenv("ASAN_OPTIONS", options.c_str(), 1);
     ::setenv("LSAN_OPTIONS", "exitcode=99", 1);
 #else

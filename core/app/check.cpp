@@ -12,6 +12,7 @@
 #include "common.h"
 #include "config.h"
 #include "experiment/plan.h"
+#include "failures.h"
 
 namespace patchbay::app {
 namespace {
@@ -92,8 +93,10 @@ int check(const CheckOptions& options) {
       if (describes_model(yaml)) kind = "model description";
       warnings = kind == "config" ? check_config(std::move(yaml), options.file) : check_description(options.file);
     }
+  } catch (const std::bad_alloc&) {
+    throw;  // no judgement on the file
   } catch (const std::exception& error) {
-    reason = printable(error.what());
+    reason = printable(reason_of(error));
   }
   if (options.json) {
     nlohmann::json result = {{"file", options.file}, {"kind", kind}, {"valid", reason.empty()}};

@@ -1,6 +1,9 @@
 // The command line: one function per command fills its options. The only home of CLI11.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -8,11 +11,13 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <new>
 
 #include "commands.h"
 #include "common.h"
 #include "config.h"
 #include "configuration.h"
+#include "failures.h"
 #include "model_file.h"
 #include "patchbay/build_id.h"
 #include "patchbay/error.h"
@@ -317,8 +322,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
          (near.empty() ? "patchbay --help says what they do" : "did you mean " + near + "?");
 }
 
-int main(int argc, char** argv) {
-  report_shortened_models();
+int run_command(int argc, char** argv) {
   CLI::App app("patchbay: a laboratory for LLM inference");
   Outcome outcome;
   app.require_subcommand(1);
@@ -350,11 +354,40 @@ int main(int argc, char** argv) {
     return outcome.code;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;  // help and version are "errors" of code 0
+  }
+}
+
+constexpr char kOutOfMemory[] = "patchbay: out of memory: a smaller model, cache or context needs less\n";  // needs none to be said
+
+const std::terminate_handler standard_terminate = std::get_terminate();
+std::atomic<bool> memory_ran_out{false};
+void on_no_memory() {
+  memory_ran_out = true;
+  throw std::bad_alloc();
+}
+
+/// Some functions that may not throw take memory all the same (nlohmann::json's destructor, the file system library's iterators). Where that
+/// fails the language ends the process: with our words, then.
+[[noreturn]] void on_terminate() {
+  if (!memory_ran_out) standard_terminate();
+  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kOutOfMemory, sizeof kOutOfMemory - 1);
+  ::_exit(kFailure);  // results are written so that this loses none
+}
+
+int main(int argc, char** argv) {
+  report_shortened_models();
+  std::set_new_handler(on_no_memory);
+  std::set_terminate(on_terminate);
+  try {
+    return run_command(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fflush(stdout);
+    std::fputs(kOutOfMemory, stderr);
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    std::fprintf(stderr, "patchbay: %s\n", error.what());
-    return kFailure;
+    std::fprintf(stderr, "patchbay: %s\n", reason_of(error).c_str());
   }
+  return kFailure;
 }
 
 }  // namespace

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "commands.h"
 #include "common.h"
 #include "config.h"
+#include "experiment/files.h"
 #include "plugin_template.h"
 #include "registry.h"
 
@@ -63,22 +62,14 @@ Folder read_folder(const fs::path& folder) {
   Folder files;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
-    std::ifstream in(entry.path(), std::ios::binary);
-    std::string& text = files[entry.path().filename().string()];
-    text.assign(std::istreambuf_iterator<char>(in), {});
-    if (!in) throw Error(entry.path().string(), "cannot be read");
+    files[entry.path().filename().string()] = read_whole_file(entry.path().string());
   }
   return files;
 }
 
 void write_folder(const fs::path& folder, const Folder& files) {
   fs::create_directories(folder);
-  for (const auto& [name, text] : files) {
-    std::ofstream out(folder / name, std::ios::binary);
-    out << text;
-    out.close();
-    if (!out) throw Error((folder / name).string(), "cannot be written");
-  }
+  for (const auto& [name, text] : files) write_file_atomically((folder / name).string(), text);
 }
 
 void print_next_steps(const fs::path& folder, const std::string& reference, bool in_tree) {

@@ -11,11 +11,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 
+#include "experiment/files.h"
 #include "settings_reader.h"
 #include "yaml_check.h"
 
@@ -265,9 +264,7 @@ Settings parse_yaml_file(const std::string& path) {
   if (error) throw Error(printable(path), "cannot be read: " + error.message());
   if (bytes > kMaxYamlBytes)
     throw Error(printable(path), std::to_string(bytes) + " bytes is too large for a config", "at most 1 MiB");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(printable(path), "cannot be opened", "", "check its permissions");
-  return parse_yaml(std::string(std::istreambuf_iterator<char>(in), {}), path);
+  return parse_yaml(read_whole_file(path), path);
 }
 
 Settings parse_value(std::string_view text, const std::string& path) {

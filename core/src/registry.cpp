@@ -15,6 +15,7 @@
 #include <set>
 
 #include "config.h"
+#include "failures.h"
 #include "settings_reader.h"
 
 namespace patchbay {
@@ -23,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSymbol = "patchbay_plugin";
+constexpr const char* kUnreadable = "cannot be read";
 constexpr const char* kRebuild = "rebuild it with this program: cmake --build build/release";
 
 struct Library {
@@ -62,6 +64,8 @@ std::string bad_declaration(const PluginTable& table, const Registry& registry) 
                (param.name == "type" ? " (type is the plugin's own name)" : "");
       }
     }
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     return std::string("its defaults are refused by its own checks: ") + error.what();
   } catch (...) {
@@ -74,16 +78,20 @@ std::string bad_declaration(const PluginTable& table, const Registry& registry) 
 /// the process with SIGBUS. What is no 64-bit ELF file at all, the loader refuses by itself.
 std::string unsafe_to_load(const std::string& path) {
   std::error_code failed;
-  if (!fs::is_regular_file(path, failed)) return "is no regular file";
-  const std::uint64_t bytes = fs::file_size(path, failed);
+  const bool regular = fs::is_regular_file(path, failed);
+  const std::uint64_t bytes = regular ? fs::file_size(path, failed) : 0;
+  if (failed) return "cannot be read: " + failed.message();
+  if (!regular) return "is no regular file";
   std::ifstream in(path, std::ios::binary);
   Elf64_Ehdr header{};
   in.read(reinterpret_cast<char*>(&header), sizeof header);
+  if (!in.is_open() || in.bad()) return kUnreadable;
   if (!in || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
   in.seekg(static_cast<std::streamoff>(header.e_phoff));
   for (int i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment{};
     in.read(reinterpret_cast<char*>(&segment), sizeof segment);
+    if (in.bad()) return kUnreadable;
     if (!in || segment.p_offset > bytes || segment.p_filesz > bytes - segment.p_offset)
       return "is cut short: its headers speak of more than its " + std::to_string(bytes) + " bytes; " + kRebuild;
   }
@@ -101,6 +109,8 @@ void open(Library& library, const std::string& kind, const std::string& name, co
     auto handle = std::make_unique<boost::dll::shared_library>(library.path, boost::dll::load_mode::rtld_now);
     table = &handle->get<const PluginTable>(kSymbol);
     open_for_good.push_back(std::move(handle));
+  } catch (const std::bad_alloc&) {
+    throw;  // no fault of the library's, to be remembered
   } catch (const std::exception& error) {
     library.reason = error.what();
     return;
@@ -237,7 +247,7 @@ std::shared_ptr<void> make_plugin(std::string_view kind, const PluginSpec& spec)
   } catch (const Error& error) {
     throw placed(error, settings);
   } catch (const std::exception& error) {
-    throw placed(Error(reference, std::string("could not be made: ") + error.what()), settings);
+    throw placed(Error(reference, "could not be made: " + reason_of(error)), settings);
   } catch (...) {
     throw placed(Error(reference, "could not be made: it threw something that is no exception"), settings);
   }

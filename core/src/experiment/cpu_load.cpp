@@ -8,16 +8,18 @@
 #include <cmath>
 #include <ctime>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <sstream>
 
 namespace patchbay {
 namespace {
 
+/// "" where it cannot be read.
 std::string text_of(const char* path) {
   std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
 }
 
 /// A file that holds one number; -1 without one ("max", or no such file).

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+
+#include "utf8.h"
 
 namespace patchbay {
 namespace {
@@ -84,10 +84,20 @@ void refuse_special_file(const std::string& path) {
 
 std::string read_whole_file(const std::string& path) {
   refuse_special_file(path);
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(path, std::string("cannot be read: ") + std::strerror(errno));
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) throw Error(path, "reading failed");
+  const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  struct stat status{};
+  if (file.number < 0 || ::fstat(file.number, &status) != 0) throw Error(escaped(path), std::string("cannot be read: ") + std::strerror(errno));
+  std::string bytes(static_cast<std::size_t>(status.st_size) + 1, '\0');  // one more: the end shows without another turn
+  std::size_t filled = 0;
+  for (;;) {
+    const auto taken = ::read(file.number, bytes.data() + filled, bytes.size() - filled);
+    if (taken < 0 && errno == EINTR) continue;
+    if (taken < 0) throw Error(escaped(path), std::string("reading failed: ") + std::strerror(errno));
+    if (taken == 0) break;
+    filled += static_cast<std::size_t>(taken);
+    if (filled == bytes.size()) bytes.resize(2 * filled);  // it grows, or does not say its size (/proc)
+  }
+  bytes.resize(filled);
   return bytes;
 }
 

@@ -72,8 +72,7 @@ std::vector<Json> checked_records(const std::string& folder) {
 /// The runs of experiment.json beside the records, or an empty list: it is a help, not a need.
 Json planned_runs(const std::string& folder, RecordSource& source) {
   const auto file = fs::path(records_file(folder)).parent_path() / "experiment.json";
-  std::error_code ignored;
-  if (!fs::is_regular_file(file, ignored)) return Json::array();
+  if (!fs::is_regular_file(file)) return Json::array();
   const auto experiment = Json::parse(read_whole_file(file.string()), nullptr, false);
   if (!experiment.is_object() || !experiment.contains("plan") || !experiment["plan"].is_object()) return Json::array();
   if (experiment.contains("yaml")) source.yaml = experiment["yaml"];

@@ -50,6 +50,9 @@ ThreadPool::ThreadPool(int threads) {
     stop();
     throw Error("backend cpu: threads", std::string("cannot start thread ") + std::to_string(started + 1) + " of " +
                 std::to_string(threads) + " (" + error.what() + ")", {}, "ask for fewer threads");
+  } catch (...) {  // no memory for the next one: those that run must end before the pool does
+    stop();
+    throw;
   }
 }
 
