@@ -1,6 +1,7 @@
-// patchbay check FILE: is this model file, experiment or description of a model (configs/models) sound? 0, or 1 with one line of reason.
+// patchbay check FILE: is this model file, experiment, description of a model (configs/models) or tokenizer.json sound? 0, or 1 with one
+// line of reason.
 //
-// --json: {"file", "kind": "model", "config" or "model description", "valid", "reason" where not valid, "warnings": [..]}.
+// --json: {"file", "kind": "model", "config", "model description" or "tokenizer", "valid", "reason" where not valid, "warnings": [..]}.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "config.h"
 #include "experiment/plan.h"
 #include "failures.h"
+#include "json_file.h"
 
 namespace patchbay::app {
 namespace {
@@ -24,6 +26,22 @@ bool is_config(const std::string& path) {
   char magic[4] = {};
   if (std::filesystem::is_regular_file(path)) std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
   return std::string_view(magic, sizeof magic) != "GGUF";  // a model under a wrong name is still a model
+}
+
+/// JSON that says which model of tokens it is: what Hugging Face calls tokenizer.json, under any name.
+bool is_tokenizer(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  std::ifstream in(path, std::ios::binary);
+  char first = 0;
+  if (!(in >> first) || first != '{') return false;
+  try {
+    const JsonFile file(path);
+    const auto model = file.root().find("model");
+    return model && model->is_object() && model->find("vocab");
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 /// Bytes after the last tensor and its padding: harmless to us, but something may hide there.
@@ -84,10 +102,12 @@ std::vector<std::string> check_config(Settings yaml, const std::string& path) {
 
 int check(const CheckOptions& options) {
   std::vector<std::string> warnings;
-  std::string reason, kind = is_config(options.file) ? "config" : "model";
+  std::string reason, kind = is_config(options.file) ? "config" : is_tokenizer(options.file) ? "tokenizer" : "model";
   try {
     if (kind == "model") {
       warnings = check_model_file(find_model(options.file));
+    } else if (kind == "tokenizer") {
+      load_tokenizer(options.file);
     } else {
       Settings yaml = parse_yaml_file(options.file);
       if (describes_model(yaml)) kind = "model description";

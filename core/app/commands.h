@@ -15,7 +15,7 @@ struct ModelOptions {
   std::vector<std::string> assignments;  ///< key=value
   bool json = false;
 };
-struct ListOptions { std::string what; bool json = false; };                    ///< "" all, a kind, or "kernels"
+struct ListOptions { std::string what; bool json = false, verbose = false; };   ///< what: "" all, a kind, or "kernels"
 struct DescribeOptions { std::string name; bool json = false; bool markdown = false; };
 struct CheckOptions { std::string file; bool json = false; };
 struct InspectOptions { ModelOptions model; bool tensors = false; };
@@ -46,7 +46,7 @@ struct RunOptions { std::string file; std::vector<std::string> assignments; std:
 struct CalibrateOptions { int threads = 0; std::string out; bool json = false; };   ///< threads 0: all cores
 struct NewOptions { std::string kind, name, dir = "plugins"; };
 struct ReportOptions { std::vector<std::string> folders; std::string csv, html; bool json = false, markdown = false, by_kind = false; };
-struct DiffOptions { std::string first, second; bool json = false; };   ///< each FOLDER, FOLDER:HASH or FOLDER:RUN
+struct DiffOptions { std::string first, second; bool json = false; };   ///< each FOLDER or FOLDER:RUN
 struct BisectOptions {
   std::string first, second;             ///< configurations: see configuration.h
   std::string model;                     ///< of sides that do not say model=FILE
@@ -58,7 +58,7 @@ struct BisectOptions {
   bool all = false, json = false;
 };
 struct TokensOptions {
-  std::string run;                       ///< FOLDER, FOLDER:HASH or FOLDER:RUN
+  std::string run;                       ///< FOLDER or FOLDER:RUN
   std::string by = "nll", text, model;   ///< text, model: where the record's are now
   std::int64_t top = 20;
   bool json = false;

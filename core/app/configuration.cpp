@@ -7,6 +7,8 @@
 #include "config.h"
 #include "experiment/plan.h"
 #include "experiment/record_set.h"
+#include "experiment/run_reference.h"
+#include "utf8.h"
 
 namespace patchbay::app {
 namespace {
@@ -32,18 +34,14 @@ Configuration from_settings(const std::string& text, const std::vector<std::stri
   return result;
 }
 
-/// `wanted`: a run's name, its number as `plan` counts, or "" for the baseline.
+/// `wanted`: a run as run_reference.h has it, or "" for the baseline.
 Configuration from_experiment(const std::string& text, const std::string& file, const std::string& wanted, const std::vector<std::string>& common,
                               const std::string& model) {
   const Plan plan = read_plan(parse_yaml_file(file), file, common);
-  std::string names;
-  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
-    const PlannedRun& run = plan.runs[i];
-    if (wanted.empty() ? run.baseline : wanted == run.name || wanted == std::to_string(i + 1))
-      return {text, model.empty() ? plan.model : model, {}, run.config};
-    if (i < 12) names += (names.empty() ? "" : "; ") + std::to_string(i + 1) + ": " + run.name;
-  }
-  throw Error(printable(text), "no such run", names, "patchbay plan " + printable(file) + " lists them");
+  std::vector<NamedRun> runs;
+  for (const PlannedRun& run : plan.runs) runs.push_back({std::ssize(runs) + 1, run.name, {}, run.labels, run.noise});
+  const auto found = wanted.empty() ? 0 : find_run(wanted, runs, escaped(text, 200));  // the baseline is the first
+  return {text, model.empty() ? plan.model : model, {}, plan.runs[found].config};
 }
 
 Configuration from_record(const std::string& text, const std::vector<std::string>& common, const std::string& model) {
@@ -66,7 +64,7 @@ Configuration read_configuration(const std::string& text, const std::vector<std:
     return from_experiment(text, file, end < text.size() ? text.substr(end + 1) : "", common, model);
   }
   if (text.find('=') != std::string::npos) return from_settings(text, common, model);
-  throw Error(text.empty() ? "\"\"" : printable(text), "names no configuration: it is no setting, and there is no such file or folder", kConfigurationForms);
+  throw Error(text.empty() ? "\"\"" : escaped(text, 200), "names no configuration: it is no setting, and there is no such file or folder", kConfigurationForms);
 }
 
 std::vector<std::string> split_assignments(const std::string& text) {

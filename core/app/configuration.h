@@ -10,8 +10,8 @@ namespace patchbay::app {
 
 /// What `bisect --help` says of A and B.
 inline constexpr const char* kConfigurationForms =
-    "\"key=value ...\" (settings in one argument, model=FILE among them), defaults, FILE.yaml[:RUN] (a run of an experiment by name or number; else its baseline), or "
-    "FOLDER[:RUN] (a finished run, as in diff)";
+    "\"key=value ...\" (settings in one argument, model=FILE among them), defaults, FILE.yaml[:RUN] (a run of an experiment, else its baseline), or FOLDER[:RUN] (a finished "
+    "run, else its baseline)";
 
 struct Configuration {
   std::string text;          ///< as written

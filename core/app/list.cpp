@@ -1,6 +1,7 @@
 // patchbay list: the plugins by kind, those refused, and all kernels.
 //
 // --json: {"plugins": [{"kind", "name", "summary", "paper"}], "refused": [{"path", "kind", "name", "reason"}]};
+// Refused plugins of another build of core are one line, unless --verbose (or --json) asks for each.
 // list kernels --json: {"kernels": [{"kind", "technique", "parameter", "kernel", "backend", "phases", "available", "what"}]}.
 #include <fmt/core.h>
 
@@ -57,6 +58,20 @@ std::vector<std::string> kinds_of(const std::string& what) {
   throw Error("list " + what, "unknown kind of plugin", all, near.empty() ? "" : "did you mean " + near + "?");
 }
 
+void print_refused(const std::vector<RefusedPlugin>& refused, bool verbose) {
+  const auto strangers = std::ranges::count_if(refused, &RefusedPlugin::other_build);
+  const bool summary = !verbose && strangers > 1;
+  const char* gap = "\n";
+  for (const RefusedPlugin& one : refused) {
+    if (summary && one.other_build) continue;
+    fmt::print("{}refused: {}\n  {}\n", gap, one.path, one.reason);
+    gap = "";
+  }
+  if (summary)
+    fmt::print("{}refused: {} plugins were built for another core than this program's; rebuild all: cmake --build build/release\n"
+               "  (patchbay list --verbose names each, patchbay --version this core)\n", gap, strangers);
+}
+
 }  // namespace
 
 int list(const ListOptions& options) {
@@ -79,9 +94,9 @@ int list(const ListOptions& options) {
   });
   for (const RefusedPlugin& one : refused) {
     result["refused"].push_back({{"path", one.path}, {"kind", one.kind}, {"name", one.name}, {"reason", one.reason}});
-    if (!options.json) fmt::print("{}refused: {}\n  {}\n", &one == &refused.front() ? "\n" : "", one.path, one.reason);
   }
   if (options.json) fmt::print("{}\n", json_text(result));
+  else print_refused(refused, options.verbose);
   return 0;
 }
 

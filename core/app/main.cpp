@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -17,6 +18,8 @@
 #include "common.h"
 #include "config.h"
 #include "configuration.h"
+#include "experiment/environment.h"
+#include "experiment/run_reference.h"
 #include "failures.h"
 #include "model_file.h"
 #include "patchbay/build_id.h"
@@ -44,7 +47,12 @@ void add(CLI::App& app, Outcome& outcome, const char* name, const char* what,
   command->callback([options, run, &outcome] { outcome.code = run(*options); });
 }
 
-void json_flag(CLI::App& command, bool& json) { command.add_flag("--json", json, "Machine-readable output"); }
+CLI::Option* json_flag(CLI::App& command, bool& json) { return command.add_flag("--json", json, "Machine-readable output"); }
+/// A file or folder. "" is refused: it would be taken for none given.
+template <class Text>
+CLI::Option* path(CLI::App& command, const char* name, Text& value, const char* what) {
+  return command.add_option(name, value, what)->check([](const std::string& text) { return text.empty() ? "is empty; a file's or folder's name" : std::string(); });
+}
 void assignments(CLI::App& command, std::vector<std::string>& list) {
   command.add_option("key=value", list, "Settings, as under base: in YAML (kv_store.format=int8)");
 }
@@ -79,6 +87,7 @@ void add_list(CLI::App& app, Outcome& outcome) {
       app, outcome, "list", "The plugins, by kind; `list kernels`: every kernel",
       [](CLI::App& command, ListOptions& options) {
         command.add_option("what", options.what, "A kind of plugin, or kernels");
+        command.add_flag("--verbose", options.verbose, "Each refused plugin by itself");
         json_flag(command, options.json);
       },
       list);
@@ -89,8 +98,8 @@ void add_describe(CLI::App& app, Outcome& outcome) {
       app, outcome, "describe", "One plugin: its parameters and kernels",
       [](CLI::App& command, DescribeOptions& options) {
         command.add_option("name", options.name, "kind/name, or a name that is unique")->required();
-        json_flag(command, options.json);
-        command.add_flag("--markdown", options.markdown, "The parameter table of the plugin's README");
+        CLI::Option* json = json_flag(command, options.json);
+        command.add_flag("--markdown", options.markdown, "The parameter table of the plugin's README")->excludes(json);
       },
       describe);
 }
@@ -112,7 +121,7 @@ void add_check(CLI::App& app, Outcome& outcome) {
   add<CheckOptions>(
       app, outcome, "check", "Whether a model file or an experiment is sound: 0, or 1 and the reason",
       [](CLI::App& command, CheckOptions& options) {
-        command.add_option("file", options.file, "A model file, the name of a model, an experiment or a description in configs/models (.yaml)")->required();
+        path(command, "file", options.file, "A model file, the name of a model, an experiment or a description in configs/models (.yaml), a tokenizer.json")->required();
         json_flag(command, options.json);
       },
       check);
@@ -138,9 +147,9 @@ void add_tokenize(CLI::App& app, Outcome& outcome) {
       [](CLI::App& command, TokenizeOptions& options) {
         model(command, options.model);
         command.get_option("--model")->required(false);
-        command.add_option("--tokenizer", options.tokenizer, "Instead of --model: a tokenizer.json, a folder that holds one, or a GGUF file");
+        path(command, "--tokenizer", options.tokenizer, "Instead of --model: a tokenizer.json, a folder that holds one, or a GGUF file");
         command.add_option("text", options.text, "The text");
-        command.add_option("--file", options.file, "A file that holds the text");
+        path(command, "--file", options.file, "A file that holds the text");
         command.add_flag("--parse-special", options.parse_special, "Text of special tokens becomes those tokens");
         command.add_flag("--add-special", options.add_special, "Begin and end as the model says (BOS, EOS)");
         assignments(command, options.model.assignments);
@@ -166,7 +175,7 @@ void add_generate(CLI::App& app, Outcome& outcome) {
         GenerateOptions& options = given.options;
         model(command, options.model);
         command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
-        command.add_option("--prompt-file", options.prompt_file, "A file that holds the prompt");
+        path(command, "--prompt-file", options.prompt_file, "A file that holds the prompt");
         token_list(command, options.tokens);
         number(command, "--max-tokens", options.max_tokens, "Longest output, in tokens");
         number(command, "--seed", options.seed, "Seed of the random draws");
@@ -187,7 +196,7 @@ void add_perplexity(CLI::App& app, Outcome& outcome) {
   add<PerplexityOptions>(app, outcome, "perplexity", "Perplexity of a text under a named protocol",
                          [](CLI::App& command, PerplexityOptions& options) {
                            model(command, options.model);
-                           command.add_option("--text", options.text, "The text file")->required();
+                           path(command, "--text", options.text, "The text file")->required();
                            command.add_option("--protocol", options.protocol, "patchbay or llama.cpp: which tokens of a window are scored");
                            number(command, "--window", options.window, "Tokens in a window");
                            number(command, "--chunks", options.chunks, "Windows to score; 0: all");
@@ -207,7 +216,7 @@ void add_bench(CLI::App& app, Outcome& outcome) {
 }
 
 void experiment(CLI::App& command, std::string& file, std::vector<std::string>& list) {
-  command.add_option("file", file, "The experiment's YAML")->required();
+  path(command, "file", file, "The experiment's YAML")->required();
   command.add_option("key=value", list, "Changes the experiment (seed=1, evaluation.chunks=2) or its base (kv_store.format=int8)");
 }
 
@@ -223,7 +232,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
   add<RunOptions>(app, outcome, "run", "Runs an experiment: records in a folder, a table here",
                   [](CLI::App& command, RunOptions& options) {
                     experiment(command, options.file, options.assignments);
-                    command.add_option("--out", options.out, "Folder of the results; else the experiment's `out`, or results/NAME");
+                    path(command, "--out", options.out, "Folder of the results; else the experiment's `out`, or results/NAME");
                     command.add_flag("--resume", options.resume, "Go on in a folder: what is finished is kept");
                     command.add_flag("--dry-run", options.dry_run, "Only plan");
                     command.add_flag("--quiet", options.quiet, "No progress: the table alone");
@@ -237,7 +246,7 @@ void add_calibrate(CLI::App& app, Outcome& outcome) {
   add<CalibrateOptions>(app, outcome, "calibrate", "Measures what the machine can move and compute at most; predictions rest on it",
                         [](CLI::App& command, CalibrateOptions& options) {
                           command.add_option("--threads", options.threads, "Measure 1 to so many threads; 0: all cores")->check(CLI::Range(0, kMaxThreads));
-                          command.add_option("--out", options.out, "Write this file; else one in the user's cache folder, which `run` and `bench` read");
+                          path(command, "--out", options.out, "Write this file; else one in the user's cache folder, which `run` and `bench` read");
                           json_flag(command, options.json);
                         }, calibrate);
 }
@@ -245,28 +254,29 @@ void add_calibrate(CLI::App& app, Outcome& outcome) {
 void add_new(CLI::App& app, Outcome& outcome) {
   add<NewOptions>(app, outcome, "new", "A folder for a new plugin, made from the simplest of its kind",
                   [](CLI::App& command, NewOptions& options) {
-                    command.add_option("kind", options.kind, "A kind of plugin (quantizers)")->required();
+                    command.add_option("kind", options.kind, "A kind of plugin, as `patchbay list` heads them (quantizers)")->required();
                     command.add_option("name", options.name, "The plugin's name: a-z, 0-9 and _")->required();
-                    command.add_option("--dir", options.dir, "Where KIND/NAME is made; else plugins, in the current folder");
+                    path(command, "--dir", options.dir, "Where KIND/NAME is made; else plugins, in the current folder");
                   }, new_plugin);
 }
 
 void add_report(CLI::App& app, Outcome& outcome) {
   add<ReportOptions>(app, outcome, "report", "The table of finished runs, again; several folders in one table",
                      [](CLI::App& command, ReportOptions& options) {
-                       command.add_option("folders", options.folders, "Folders that `run` wrote")->required();
-                       command.add_option("--csv", options.csv, "Write all metrics with their intervals to this file");
-                       command.add_option("--html", options.html, "Write a page with tables and plots that needs nothing else to this file");
-                       command.add_flag("--markdown", options.markdown, "Print the table as Markdown");
+                       path(command, "folders", options.folders, "The result folder or folders, as `run` wrote them")->required();
+                       path(command, "--csv", options.csv, "Write all metrics with their intervals to this file");
+                       path(command, "--html", options.html, "Write a page with tables and plots that needs nothing else to this file");
+                       CLI::Option* json = json_flag(command, options.json);
+                       command.add_flag("--markdown", options.markdown, "Print the table as Markdown")->excludes(json);
                        command.add_flag("--by-kind", options.by_kind, "Each run once for each kind of prompt, with what was decoded of that kind");
-                       json_flag(command, options.json);
                      }, report);
 }
 
 void add_diff(CLI::App& app, Outcome& outcome) {
   add<DiffOptions>(app, outcome, "diff", "Two runs side by side: settings, machine, metrics, and the text token by token",
                    [](CLI::App& command, DiffOptions& options) {
-                     const char* what = "FOLDER (its baseline), FOLDER:HASH or FOLDER:RUN";
+                     const char* what = "FOLDER (its baseline) or FOLDER:RUN, see below";
+                     command.footer(std::string("RUN is ") + kRunForms + ".");
                      command.add_option("a", options.first, what)->required();
                      command.add_option("b", options.second, what)->required();
                      json_flag(command, options.json);
@@ -276,13 +286,13 @@ void add_diff(CLI::App& app, Outcome& outcome) {
 void add_bisect(CLI::App& app, Outcome& outcome) {
   add<BisectOptions>(app, outcome, "bisect", "Where two configurations part: every step of a forward pass of both, side by side",
                      [](CLI::App& command, BisectOptions& options) {
-                       command.footer("A and B are each " + std::string(kConfigurationForms) +
+                       command.footer("A and B are each " + std::string(kConfigurationForms) + ". RUN is " + kRunForms +
                                       ".\nExit code 0 whether they differ or not; --json says so in \"equal\".");
-                       command.add_option("a", options.first, "A configuration, see below")->required();
-                       command.add_option("b", options.second, "Another one")->required();
+                       command.add_option("a", options.first, "A configuration: settings, an experiment's run or a finished one")->required();
+                       command.add_option("b", options.second, "Another configuration")->required();
                        command.add_option("--model", options.model, "The model of both, or of sides that do not say model=FILE");
                        command.add_option("--prompt", options.prompt, "What both read; special tokens are parsed, no chat template is applied");
-                       command.add_option("--prompt-file", options.prompt_file, "A file that holds the prompt");
+                       path(command, "--prompt-file", options.prompt_file, "A file that holds the prompt");
                        token_list(command, options.tokens);
                        command.add_option("--tolerance", options.tolerance, "Relative RMSE from which on a difference counts as large")
                            ->check(CLI::Range(0.0, 1e30));
@@ -296,12 +306,13 @@ void add_bisect(CLI::App& app, Outcome& outcome) {
 void add_tokens(CLI::App& app, Outcome& outcome) {
   add<TokensOptions>(app, outcome, "tokens", "The tokens that a run predicts worst, in their context",
                      [](CLI::App& command, TokensOptions& options) {
-                       command.add_option("run", options.run, "FOLDER (its baseline), FOLDER:HASH or FOLDER:RUN")->required();
+                       command.footer(std::string("RUN is ") + kRunForms + ".");
+                       command.add_option("run", options.run, "FOLDER (its baseline) or FOLDER:RUN, see below")->required();
                        command.add_option("--by", options.by, "nll; kl: divergence from the baseline; change: nll above the baseline's")
                            ->check(CLI::IsMember({"nll", "kl", "change"}));
                        number(command, "--top", options.top, "How many tokens to show")->check(CLI::Range(1, 1 << 30));
-                       command.add_option("--text", options.text, "Where the scored text is now");
-                       command.add_option("--model", options.model, "Where the model is now");
+                       path(command, "--text", options.text, "Where the scored text is now");
+                       path(command, "--model", options.model, "Where the model is now");
                        json_flag(command, options.json);
                      }, tokens);
 }
@@ -322,11 +333,39 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
          (near.empty() ? "patchbay --help says what they do" : "did you mean " + near + "?");
 }
 
+/// The first argument that the chosen command still needs: its name and what is meant; "" for none.
+std::string missing_argument(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    std::string name = option->get_name();
+    if (!name.starts_with("-")) std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+    return name + " is missing: " + option->get_description();
+  }
+  return {};
+}
+
+/// CLI11's own words, but for what it only calls "required", and with the command that they are about.
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  std::string name = "patchbay", missing;
+  for (const CLI::App* command : app.get_subcommands()) {
+    name += " " + command->get_name();
+    if (error.get_name() == "RequiredError") missing = missing_argument(*command);
+  }
+  std::fprintf(stderr, "%s: %s; %s --help says more\n", name.c_str(), missing.empty() ? printable(error.what()).c_str() : missing.c_str(), name.c_str());
+  return kUsage;
+}
+
+/// The program's build and that of the core library that it runs with: they differ in a tree that was rebuilt in part.
+std::string version_text() {
+  const Environment core = environment();
+  return "patchbay " PATCHBAY_VERSION " (" PATCHBAY_BUILD_ID ")\ncore library " + core.version + " (" + core.build_id + "), commit " + core.commit;
+}
+
 int run_command(int argc, char** argv) {
   CLI::App app("patchbay: a laboratory for LLM inference");
   Outcome outcome;
   app.require_subcommand(1);
-  app.set_version_flag("--version", "patchbay " PATCHBAY_VERSION " (" PATCHBAY_BUILD_ID ")");
+  app.set_version_flag("--version", version_text);
   add_list(app, outcome);
   add_describe(app, outcome);
   add_check(app, outcome);
@@ -353,7 +392,7 @@ int run_command(int argc, char** argv) {
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output", "writing failed", "", "is the disk full?");
     return outcome.code;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;  // help and version are "errors" of code 0
+    return error.get_exit_code() == 0 ? app.exit(error) : usage_error(app, error);  // help and version are "errors" of code 0
   }
 }
 

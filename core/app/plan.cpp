@@ -19,8 +19,8 @@ int plan(const PlanOptions& options) {
   }
   fmt::print("{}: {} of {} into {}\n", planned.name, counted(std::ssize(planned.runs), "run"), planned.model, planned.out);
   if (!planned.note.empty()) fmt::print("{}\n", planned.note);
-  fmt::print("tasks: {}; seed {}; timings in {}; the baseline is {} again\n\n", fmt::join(planned.tasks, ", "), planned.seed, counted(planned.repeat, "round"),
-             planned.noise ? "measured" : "not measured");
+  const auto timings = planned.has("throughput") ? fmt::format("; timings in {}", counted(planned.repeat, "round")) : "";
+  fmt::print("tasks: {}; seed {}{}{}\n\n", fmt::join(planned.tasks, ", "), planned.seed, timings, planned.noise ? "; the baseline is measured again" : "");
   std::fputs(plan_table(planned).c_str(), stdout);
   return 0;
 }

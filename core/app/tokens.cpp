@@ -51,7 +51,7 @@ int tokens(const TokensOptions& options) {
   fmt::print("{}: {} of {} scored tokens hold {:.1f}% of the {}; nats; the token stands between {} and {}\n\n",
              escaped(found.record["run"].get<std::string>(), 200), worst.tokens.size(), worst.scored, 100 * worst.share, what, open, close);
   if (options.by != "nll" && found.record.value("baseline", false))
-    fmt::print("This run is the baseline itself, so nothing of it differs: name another run, FOLDER:RUN or FOLDER:HASH.\n\n");
+    fmt::print("This run is the baseline itself, so nothing of it differs: name another run: FOLDER:RUN.\n\n");
   for (std::size_t i = 0; i < worst.tokens.size(); ++i) {
     const auto& token = worst.tokens[i];
     fmt::print("{:>4}. {}\n      {}{}{}{}{}\n", i + 1, figures(token), one_line(token.before), open, escaped(token.piece), close, one_line(token.after));

@@ -267,6 +267,23 @@ Settings parse_yaml_file(const std::string& path) {
   return parse_yaml(read_whole_file(path), path);
 }
 
+namespace {
+
+/// For what YAML could not read: whether a bracket or a quote is never closed, which its own words would not say.
+void refuse_unclosed(std::string_view text, const std::string& where) {
+  std::string open;  // brackets and at most one quote
+  for (const char c : text) {
+    const bool quoted = !open.empty() && (open.back() == '"' || open.back() == '\'');
+    if (quoted ? c == open.back() : !open.empty() && ((c == ']' && open.back() == '[') || (c == '}' && open.back() == '{'))) open.pop_back();
+    else if (!quoted && std::string_view("[{\"'").find(c) != std::string_view::npos) open += c;
+  }
+  if (open.empty()) return;
+  throw Error(where, printable(text) + ": " + open.back() + " is never closed", "[a, b], {key: value} or \"text\"",
+              "close it, and keep the shell from reading it: put the whole setting in '...'");
+}
+
+}  // namespace
+
 Settings parse_value(std::string_view text, const std::string& path) {
   constexpr const char* kPlace = "command line";
   const bool structured = !text.empty() && std::string_view("[{\"'").find(text[0]) != std::string_view::npos;
@@ -275,6 +292,7 @@ Settings parse_value(std::string_view text, const std::string& path) {
     try {
       value = parse(text, kPlace, false).root;
     } catch (const Error& error) {
+      refuse_unclosed(text, join_where(kPlace, path));
       throw Error(join_where(kPlace, path), error.problem(), error.allowed(), error.remedy());
     }
   } else {

@@ -8,7 +8,7 @@
 
 namespace patchbay {
 
-/// The text of an Error; of a file system's error its path first; "out of memory" of a std::bad_alloc.
+/// The text of an Error; of a file system's error its path, the reason and what to do; "out of memory" of a std::bad_alloc.
 PATCHBAY_API std::string reason_of(const std::exception& error);
 
 }  // namespace patchbay

@@ -42,12 +42,22 @@ bool looks_like_html(std::string_view head) {
   return false;
 }
 
+/// Nothing but characters that a text has: no model begins so.
+bool looks_like_text(std::string_view head) {
+  return std::ranges::all_of(head, [](unsigned char c) { return (c >= 0x20 && c != 0x7F) || c == '\n' || c == '\r' || c == '\t'; });
+}
+
 [[noreturn]] void refuse(const GgufCursor& in, std::string_view head) {
   if (looks_like_html(head)) {
     in.fail(0, "not GGUF: looks like HTML, an error or login page in place of the model", "", "fetch the file again");
   }
   for (const Lookalike& known : kLookalikes) {
     if (head.starts_with(known.start)) in.fail(0, std::string(known.problem), "'GGUF'", std::string(known.remedy));
+  }
+  if (const auto start = head.substr(0, 64); head.size() >= 16 && looks_like_text(start)) {
+    const bool json = start.substr(std::min(start.find_first_not_of(" \t\r\n"), start.size())).starts_with('{');
+    in.fail(0, fmt::format("not GGUF: {}, which begins '{}'", json ? "JSON" : "a text", escaped(start.substr(0, 24))), "'GGUF'",
+            json ? "tokenize --tokenizer reads a tokenizer.json, report a folder of results" : "give a model file");
   }
   if (head.size() > 8 && head[8] == '{') in.fail(0, "bad magic: looks like safetensors", "'GGUF'", std::string(kConvert));
   in.fail(0, fmt::format("bad magic '{}'", escaped(head.substr(0, 4))), "'GGUF'");

@@ -31,6 +31,7 @@ struct Library {
   std::string path;
   const PluginTable* table = nullptr;
   std::string reason;  ///< of a refusal; "" while there is none
+  bool other_build = false;
 };
 
 std::string joined(const std::vector<std::string>& names) {
@@ -39,14 +40,19 @@ std::string joined(const std::vector<std::string>& names) {
   return list;
 }
 
-/// Why a table cannot be used under that kind and name, or "". Fields after `abi` mean something only when it agrees.
-std::string stranger(const PluginTable& table, const std::string& kind, const std::string& name) {
+/// How a table is one of another build of core, or "". Fields after `abi` mean something only when it agrees.
+std::string other_build(const PluginTable& table) {
   if (table.abi != kPluginAbi) {
     return "plugin interface " + std::to_string(table.abi) + ", this program has " + std::to_string(kPluginAbi) + "; " + kRebuild;
   }
   if (std::string_view(table.build_id) != PATCHBAY_BUILD_ID) {
     return "built as " + std::string(table.build_id) + ", this program as " PATCHBAY_BUILD_ID "; " + kRebuild;
   }
+  return {};
+}
+
+/// How a table of this build stands in the wrong place, or "".
+std::string misplaced(const PluginTable& table, const std::string& kind, const std::string& name) {
   if (table.kind != kind || table.name != name) {
     return "calls itself " + std::string(table.kind) + "/" + table.name + ", its file stands as " + kind + "/" + name +
            "; folder, file and name must agree";
@@ -115,7 +121,9 @@ void open(Library& library, const std::string& kind, const std::string& name, co
     library.reason = error.what();
     return;
   }
-  library.reason = stranger(*table, kind, name);
+  library.reason = other_build(*table);
+  library.other_build = !library.reason.empty();
+  if (library.reason.empty()) library.reason = misplaced(*table, kind, name);
   if (library.reason.empty()) library.reason = bad_declaration(*table, registry);
   if (library.reason.empty()) library.table = table;
 }
@@ -148,14 +156,14 @@ struct Registry::Impl {
     searched += (searched.empty() ? "" : ", ") + folder.lexically_normal().string();
     std::error_code ignored;
     if (!fs::is_directory(folder, ignored)) {
-      if (required) missing_folders.push_back({folder.string(), "", "", "named in PATCHBAY_PLUGIN_PATH, but no such folder"});
+      if (required) missing_folders.push_back({folder.string(), "", "", "named in PATCHBAY_PLUGIN_PATH, but no such folder", false});
       return;
     }
     for (const auto& kind : fs::directory_iterator(folder, ignored)) {
       if (!kind.is_directory(ignored)) continue;
       for (const auto& file : fs::directory_iterator(kind.path(), ignored)) {
         if (file.path().extension() != ".so") continue;
-        kinds[kind.path().filename()].try_emplace(file.path().stem(), Library{file.path().lexically_normal(), nullptr, {}});
+        kinds[kind.path().filename()].try_emplace(file.path().stem(), Library{file.path().lexically_normal(), nullptr, {}, false});
       }
     }
   }
@@ -210,7 +218,7 @@ std::vector<RefusedPlugin> Registry::refused() {
   for (auto& [kind, libraries] : impl_->kinds) {
     for (auto& [name, library] : libraries) {
       if (library.table == nullptr && library.reason.empty()) open(library, kind, name, *this);
-      if (library.table == nullptr) result.push_back({library.path, kind, name, library.reason});
+      if (library.table == nullptr) result.push_back({library.path, kind, name, library.reason, library.other_build});
     }
   }
   return result;
@@ -229,8 +237,7 @@ const PluginTable& Registry::resolve(std::string_view reference) {
   if (matches.size() == 1) return find(std::string_view(matches[0]).substr(0, matches[0].find('/')), name);
   if (matches.size() > 1) throw Error(printable(reference), "several plugins have this name", joined(matches));
   const std::string near = suggestion(name, everything);
-  throw Error(printable(reference), "unknown plugin", near.empty() ? "" : near,
-              near.empty() ? "patchbay list shows all" : "did you mean " + near + "?");
+  throw Error(printable(reference), "unknown plugin", "", (near.empty() ? "" : "did you mean " + near + "? ") + "patchbay list shows all");
 }
 
 bool names_kind(std::string_view word, const std::string& folder) {

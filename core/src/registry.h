@@ -13,6 +13,7 @@ namespace patchbay {
 struct RefusedPlugin {
   std::string path, kind, name;  ///< kind and name from the folder and file name
   std::string reason;
+  bool other_build = false;      ///< the reason is another build of core: rebuilding mends all such at once
 };
 
 /// One parameter as described: what `describe`, the README tables and the conformance sweep read.

@@ -56,12 +56,39 @@ void check_pair(const WeightRule& rule, const std::string& where) {
               joined(Registry::instance().names("formats")), "add weights.format");
 }
 
+/// The formats that have all of these parameters.
+std::vector<std::string> formats_with(const Settings& parameters) {
+  Registry& registry = Registry::instance();
+  std::vector<std::string> found;
+  for (const std::string& name : registry.names("formats")) {
+    try {
+      const std::vector<ParamInfo> params = registry.describe(registry.find("formats", name));
+      const auto has = [&](const auto& entry) { return std::ranges::find(params, entry.first, &ParamInfo::name) != params.end(); };
+      if (std::ranges::all_of(parameters.entries, has)) found.push_back(name);
+    } catch (const Error&) {
+      // A refused library is no help here; `patchbay list` says why.
+    }
+  }
+  return found;
+}
+
+/// Parameters without the format that they are of: those that have them are of more help than that `type` is missing.
+PluginSpec format_spec(const Settings& given) {
+  if (given.kind != Settings::Kind::map || given.find("type") != nullptr || given.entries.empty()) return plugin_spec(given, "format");
+  const auto candidates = formats_with(given);
+  std::string keys;
+  for (const auto& [key, value] : given.entries) keys += (keys.empty() ? "" : ", ") + printable(key);
+  if (candidates.empty()) throw Error(join_where(given.where, "type"), "missing key, and no format has " + keys, joined(Registry::instance().names("formats")));
+  throw Error(join_where(given.where, "type"), "missing key: of which format is " + keys, joined(candidates),
+              "name it, and the quantizer that writes it: weights.quantizer=rtn weights.format.type=" + candidates.front());
+}
+
 /// What the entry states of quantizer and format; the rest stays as it is in `rule`.
 void read_quantizer_and_format(SettingsReader& reader, WeightRule& rule) {
   const std::string before = rule.quantizer.type;
   reader.plugin("quantizer", rule.quantizer, "quantizers", {});
   const Settings* format = reader.take("format");
-  if (format != nullptr) rule.format = plugin_spec(*format, "format");
+  if (format != nullptr) rule.format = format_spec(*format);
   // A rule that goes back to the stored weights does not inherit the format it has no use for.
   else if (rule.quantizer.type != before && keeps_stored(rule.quantizer))
     rule.format = {};

@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "program.h"
@@ -44,7 +46,7 @@ TEST_CASE("usage errors exit with 2, faults with 1 and one line on stderr") {
   CHECK(run("--help").code == 0);
   const Result version = run("--version");
   CHECK(version.code == 0);
-  CHECK_THAT(version.output, Contains("patchbay 0.") && Contains("include-"));
+  CHECK_THAT(version.output, Contains("patchbay 0.") && Contains("include-") && Contains("\ncore library 0.") && Contains("commit "));
   const Result fault = run("describe no_such_plugin");
   CHECK(fault.code == 1);
   CHECK(fault.output.empty());
@@ -67,6 +69,16 @@ TEST_CASE("a folder of PATCHBAY_PLUGIN_PATH that is not there shows in every lis
   CHECK(json_of("list decoders --json")["refused"].size() == 1);
   ::unsetenv("PATCHBAY_PLUGIN_PATH");
   CHECK(json_of("list decoders --json")["refused"].empty());
+}
+
+TEST_CASE("plugins of another build of core are one line of list, and one each when asked for") {
+  ::setenv("PATCHBAY_PLUGIN_PATH", PATCHBAY_BINARY_DIR "/lib/patchbay/test_plugins", 1);
+  const std::string brief = run("list").output, all = run("list --verbose").output;
+  CHECK_THAT(brief, Contains("refused: 3 plugins were built for another core than this program's; rebuild all: cmake --build") && !Contains("bad_abi.so"));
+  CHECK_THAT(brief, Contains("bad_text.so"));  // another fault is told by itself
+  CHECK_THAT(all, Contains("bad_abi.so") && Contains("bad_build_id.so") && !Contains("3 plugins were built"));
+  CHECK(json_of("list --json")["refused"].size() > 3);
+  ::unsetenv("PATCHBAY_PLUGIN_PATH");
 }
 
 TEST_CASE("numbers are refused where the parser would bend them") {
@@ -157,4 +169,88 @@ TEST_CASE("the parameter tables of the plugins' READMEs are what describe prints
   const std::string command = "python3 " + patchbay::test::source_path("scripts/update_readmes.py") +
                               " --check --program " PATCHBAY_BINARY_DIR "/bin/patchbay";
   CHECK(WEXITSTATUS(std::system(command.c_str())) == 0);
+}
+
+TEST_CASE("what a command still needs is said in words, with the command's name") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"report", "patchbay report: FOLDERS is missing: The result folder or folders, as `run` wrote them; patchbay report --help says more"},
+      {"diff", "patchbay diff: A is missing:"},
+      {"diff results", "patchbay diff: B is missing:"},
+      {"plan", "FILE is missing: The experiment's YAML"},
+      {"new formats", "NAME is missing: The plugin's name"},
+      {"perplexity --model x", "--text is missing: The text file"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    INFO(arguments);
+    const Result fault = run(arguments);
+    CHECK(fault.code == 2);
+    CHECK_THAT(fault.errors, Contains(message));
+    CHECK(std::count(fault.errors.begin(), fault.errors.end(), '\n') == 1);
+  }
+  CHECK_THAT(run("new nokind x").errors, Contains("unknown kind of plugin; allowed: attention, backends,"));
+}
+
+TEST_CASE("an empty name of a file and two forms of output at once are refused") {
+  for (const char* arguments : {"run x.yaml --out ''", "plan ''", "report x --csv ''", "report ''", "calibrate --out ''", "tokens x --text ''"}) {
+    INFO(arguments);
+    const Result fault = run(arguments);
+    CHECK(fault.code == 2);
+    CHECK_THAT(fault.errors, Contains("is empty; a file's or folder's name"));
+  }
+  for (const char* arguments : {"report x --json --markdown", "describe rtn --markdown --json"}) {
+    INFO(arguments);
+    const Result fault = run(arguments);
+    CHECK(fault.code == 2);
+    CHECK_THAT(fault.errors, Contains("--json excludes --markdown"));
+  }
+}
+
+TEST_CASE("paths that the system refuses: its reason in words, never those of the C++ library") {
+  patchbay::test::TemporaryFolder folder;
+  const std::string loop = folder / "loop", file = folder / "file", longest(300, 'x'), beyond(5000, 'y');
+  std::filesystem::create_symlink("loop", loop);
+  std::ofstream(file) << "text\n";
+  const std::vector<std::string> paths = {longest, beyond, loop, file + "/below", folder.path};
+  for (const std::string& path : paths) {
+    for (const char* command : {"report", "check", "inspect", "plan", "run", "diff a", "tokens", "bisect defaults", "tokenize x --tokenizer", "tokenize --tokenizer x --file",
+                                "perplexity --model tiny-shakespeare --text", "generate --model tiny-shakespeare --prompt-file", "new formats x --dir"}) {
+      INFO(command << " " << path.substr(0, 400));
+      const Result fault = run(std::string(command) + " " + path);
+      if (path == folder.path && std::string(command).starts_with("new")) continue;  // that is a good one
+      CHECK(fault.code == 1);
+      CHECK_THAT(fault.errors, !Contains("filesystem error") && !Contains("std::") && !Contains("basic_"));
+      CHECK(fault.errors.size() < 900);
+      CHECK(std::count(fault.errors.begin(), fault.errors.end(), '\n') == 1);
+    }
+  }
+  CHECK_THAT(run("report " + longest).errors, Contains("cannot be used: File name too long") && Contains("255 bytes"));
+  CHECK_THAT(run("inspect " + loop).errors, Contains("Too many levels of symbolic links") && Contains("circle"));
+  CHECK_THAT(run("check " + loop).errors, Contains("circle"));
+  CHECK_THAT(run("calibrate --threads 1 --out " + folder.path).errors, Contains("is a folder where a file is to be written"));
+  CHECK_THAT(run("new formats x --dir " + file).errors, Contains("a file stands where a folder is needed"));
+}
+
+TEST_CASE("a suggestion is one only where it is near") {
+  CHECK_THAT(run("describe nope").errors, Contains("unknown plugin; patchbay list shows all") && !Contains("did you mean"));
+  CHECK_THAT(run("describe gredy").errors, Contains("did you mean greedy? patchbay list shows all"));
+}
+
+TEST_CASE("settings that stop half-way are told what is missing") {
+  const std::string generate = "generate --model tiny-shakespeare --prompt x ";
+  for (const char* half : {"'kv_store={'", "'kv_store={type: paged'", "'processors=[temperature'"}) {
+    INFO(half);
+    CHECK_THAT(run(generate + half).errors, Contains("is never closed; allowed: [a, b], {key: value} or \"text\"; close it"));
+  }
+  CHECK_THAT(run(generate + "'kv_store=\"paged'").errors, Contains("\" is never closed"));
+  const auto nameless = run(generate + "weights.format.bits=3").errors;
+  CHECK_THAT(nameless, Contains("weights.format.type: missing key: of which format is bits; allowed:") && Contains("int_grouped") && !Contains("q8_0") &&
+                           Contains("weights.quantizer=rtn weights.format.type="));
+  CHECK_THAT(run(generate + "weights.format.nonsense=3").errors, Contains("no format has nonsense"));
+}
+
+TEST_CASE("plan speaks of rounds only where something is timed") {
+  const std::string plan = "plan " + patchbay::test::source_path("configs/quickstart_offline.yaml");
+  CHECK_THAT(run(plan).output, Contains("timings in 6 rounds; the baseline is measured again"));
+  CHECK_THAT(run(plan + " tasks=[perplexity]").output, !Contains("timings"));
+  CHECK_THAT(run(plan + " tasks=[memory]").output, !Contains("measured again"));
 }

@@ -190,12 +190,14 @@ TEST_CASE("JSON is canonical and typed by the core schema") {
   CHECK(to_json(map) == R"({"a":[1,2.5,true,null,"text","4",1000.0,15,3,".nan","no","99999999999999999999"],"b":16})");
 }
 
-TEST_CASE("suggestions: one slip per three letters, letter case free") {
-  const std::vector<std::string> names = {"group_size", "bits", "symmetric", "GPTQ"};
+TEST_CASE("suggestions: one slip per three letters, a replaced one being two; letter case free") {
+  const std::vector<std::string> names = {"group_size", "bits", "symmetric", "GPTQ", "none", "flash"};
   CHECK(suggestion("group_sise", names) == "group_size");
   CHECK(suggestion("gruop_size", names) == "group_size");
   CHECK(suggestion("bit", names) == "bits");
   CHECK(suggestion("gptq", names) == "GPTQ");
-  CHECK(suggestion("temperature", names).empty());
+  CHECK(suggestion("flish", names) == "flash");
+  CHECK(suggestion("noen", names) == "none");
+  for (const char* far : {"temperature", "nope", "bids", "x", ""}) CHECK(suggestion(far, names).empty());
   CHECK(suggestion(std::string(100000, 'x'), names).empty());
 }

@@ -295,6 +295,8 @@ TEST_CASE("tasks ask for no more than they need") {
   const auto records = run(plan, place.path + "/out");
   CHECK(records[0]["metrics"].contains("bits_per_weight"));
   CHECK_FALSE(records[0]["metrics"].contains("perplexity"));
+  CHECK_FALSE(records[0]["metrics"].contains("peak_rss_bytes"));  // nothing has run
+  CHECK(run(place.plan("", "[perplexity, memory]"), place.path + "/quality")[0]["metrics"]["peak_rss_bytes"] > 0);
   const auto generation = run(place.plan("", "[generation]"), place.path + "/generation");
   CHECK_FALSE(generation[0]["metrics"].contains("decode_tokens_per_s"));
   CHECK(generation[0]["metrics"]["generated_tokens"] > 0);

@@ -55,6 +55,20 @@ TEST_CASE("hostile records are refused by line and key") {
   CHECK_THAT(refusal(""), Contains("is no record"));
 }
 
+TEST_CASE("a file that holds no results is told what it is, and what is wanted") {
+  using Catch::Contains;
+  Folder place;
+  const auto refused = [&](const std::string& name, const std::string& bytes) {
+    write_file_atomically(place / name, bytes);
+    return message_of([&] { read({place / name}); });
+  };
+  CHECK_THAT(refused("notes.md", "# notes\nand more\n"), Contains("notes.md: holds no results: it begins '# notes'; allowed: a folder that `patchbay run` wrote") &&
+                                                           !Contains("remove the line"));
+  CHECK_THAT(refused("m.gguf", "GGUF\x03\n"), Contains("it is a GGUF model"));
+  CHECK_THAT(refused("tokenizer.json", "{\"version\": 1}\n"), Contains("it is JSON, but no record"));
+  CHECK_THAT(refused("copy.jsonl", synthetic_record("a", 0).dump() + "\n{}\n"), Contains("copy.jsonl:2: is no record; allowed: one JSON object") && Contains("remove the line"));
+}
+
 TEST_CASE("folders without records, missing or given twice are refused; a torn last line is not") {
   using Catch::Contains;
   Folder place;
@@ -140,6 +154,50 @@ TEST_CASE("several folders make one table: settings filled in, sources told apar
   CHECK(merged_records(read({left.path, right.path}))[0]["labels"]["folder"] == left.path);
 }
 
+TEST_CASE("of several folders, the baseline again names its own, and the legend speaks of what they have in common") {
+  using Catch::Contains;
+  Folder left, right;
+  const auto records = [](const std::string& hash, int windows) {
+    std::vector<Json> made = {synthetic_record(hash + "a", 0, true), synthetic_record(hash + "n", 0), synthetic_record(hash + "b", 1)};
+    made[1]["noise"] = true;
+    made[1]["run"] = "baseline again";
+    for (auto& each : made) each["evaluation"]["windows"] = windows, each["metrics"]["perplexity_ratio"] = 1.0;
+    made[1]["evaluation"]["windows"] = windows / 5;
+    made[1]["evaluation"]["batch_split"] = 21;
+    return made;
+  };
+  left.write("records.jsonl", records("l", 10));
+  right.write("records.jsonl", records("r", 20));
+  auto text = report_text(read({left.path, right.path}), true);
+  const auto lines = lines_of(text);
+  for (const auto& folder : {left.path, right.path})
+    CHECK(std::ranges::count_if(lines, [&](const auto& line) { return line.find(folder) == 2 && line.find("baseline again") != std::string::npos; }) == 1);
+  CHECK_THAT(text, Contains("several windows of 64 tokens") && Contains("quality on several of the windows,\n  computed in batches of 21 tokens"));
+  right.write("records.jsonl", records("r", 10));
+  CHECK_THAT(report_text(read({left.path, right.path}), true), Contains("10 windows of 64 tokens") && Contains("quality on 2 of the windows"));
+  // A folder that scored no text, on another machine: what is said of quality is the other one's.
+  auto timed = records("r", 10);
+  for (auto& each : timed) each["evaluation"] = Json::object(), each["environment"]["host"] = "there";
+  timed.erase(timed.begin() + 2);
+  right.write("records.jsonl", timed);
+  text = report_text(read({left.path, right.path}), true);
+  CHECK_THAT(text, Contains("Quality: text text.txt (sha256 01234567), protocol patchbay: 10 windows of 64 tokens") && Contains("quality on 2 of the windows"));
+  CHECK_THAT(text, Contains("  there  baseline again "));
+}
+
+TEST_CASE("as Markdown a report has the predicted figures too") {
+  Folder place;
+  auto base = synthetic_record("a", 0, true), other = synthetic_record("b", 1);
+  for (auto* record : {&base, &other}) (*record)["metrics"]["predicted_prefill_tokens_per_s"] = 3000.4, (*record)["metrics"]["prefill_of_roofline"] = 0.41;
+  place.write("records.jsonl", {base, other});
+  const auto text = report_markdown(read({place.path}));
+  CHECK_THAT(text, Catch::Contains("| weights.format.bits | moved MB/token | prefill roofline | prefill reached | decode roofline | decode reached |\n| --- | ---: |") &&
+                       Catch::Contains("\n| 3 \\* | - | 3000 | 41% | - | - |\n| 4 | - | 3000 |") && Catch::Contains("\nRoofline, tokens/s: what 2 threads could do"));
+  CHECK_THAT(text, !Catch::Contains("\n\n\n"));
+  place.write("records.jsonl", {synthetic_record("a", 0, true)});
+  CHECK_THAT(report_markdown(read({place.path})), !Catch::Contains("oofline"));
+}
+
 TEST_CASE("by kind: each run once for each kind of prompt, with that kind's figures, kind after kind, in a family of its own") {
   using Catch::Contains;
   Folder place;
@@ -192,15 +250,30 @@ TEST_CASE("CSV quotes as RFC 4180 says and keeps all digits") {
   CHECK(csv.starts_with("experiment,folder,run,hash,baseline,noise,label.weights.format.bits,perplexity,perplexity_low,perplexity_high,"));
 }
 
-TEST_CASE("a record is found by folder, hash prefix or run's name") {
+TEST_CASE("a record is found by folder, number, label, hash prefix or run's name") {
   Folder place;
   place.write("records.jsonl", {synthetic_record("abc", 0, true), synthetic_record("abd", 1)});
   CHECK(find_record(place.path).record["hash"] == "abc");
   CHECK(find_record(place.path + ":abd").record["hash"] == "abd");
   CHECK(find_record(place.path + ":weights.format.bits=4").record["hash"] == "abd");
-  CHECK_THAT(message_of([&] { find_record(place.path + ":ab"); }), Catch::Contains("2 runs fit") && Catch::Contains("abd (weights.format.bits=4)"));
+  CHECK_THAT(message_of([&] { find_record(place.path + ":ab"); }), Catch::Contains("2 runs fit") && Catch::Contains("2: weights.format.bits=4 (abd)"));
+  CHECK(find_record(place.path + ":2").record["hash"] == "abd");  // the number: no label is 2
+  CHECK(find_record(place.path + ":4").record["hash"] == "abd");  // the label: there is no fourth run
   CHECK_THAT(message_of([&] { find_record(place.path + ":x"); }), Catch::Contains("no such run"));
   CHECK_THAT(message_of([&] { find_record("nowhere:x"); }), Catch::Contains("no such folder"));
+  place.write("records.jsonl", {synthetic_record("abc", 0), synthetic_record("abd", 1)});
+  CHECK_THAT(message_of([&] { find_record(place.path); }), Catch::Contains("its baseline is not finished"));
+}
+
+TEST_CASE("a number is the plan's, also where earlier runs are not finished") {
+  Folder place;
+  auto second = synthetic_record("b", 1), third = synthetic_record("c", 5);
+  place.write("records.jsonl", {third, second});
+  const Json plan = {{"runs", {{{"config", {{"not", "yet"}}}}, {{"config", second["config"]}}, {{"config", third["config"]}}}}};
+  write_file_atomically(place / "experiment.json", Json{{"name", "x"}, {"plan", plan}}.dump());
+  CHECK(find_record(place.path + ":2").record["hash"] == "b");
+  CHECK(find_record(place.path + ":3").record["hash"] == "c");
+  CHECK_THAT(message_of([&] { find_record(place.path + ":1"); }), Catch::Contains("no such run; allowed: 2: weights.format.bits=4 (b); 3:"));
 }
 
 TEST_CASE("differences name each setting that one has and the other has not, or has otherwise") {

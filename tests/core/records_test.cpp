@@ -93,6 +93,26 @@ TEST_CASE("records are found again, in their folder and no other") {
   CHECK(read_records(out).size() == 2);
 }
 
+TEST_CASE("a folder of the same experiment with other settings names them, and does not call for --resume alone") {
+  Folder place;
+  const auto out = place / "out";
+  const Json there = {{"name", "mine"}, {"seed", 1}, {"base", {{"activations", "q8"}, {"kv_store", {{"type", "paged"}}}}}, {"sweep", {{"weights.format.bits", {2, 3}}}}};
+  { RecordFolder(out, "mine", false, there).write_experiment(Json{{"name", "mine"}, {"yaml", there}}.dump()); }
+  const auto refusal = [&](const Json& here) {
+    return message_of([&] { RecordFolder folder(out, "mine", false, here); });
+  };
+  CHECK(refusal(there).ends_with("holds results of this experiment already; add --resume to go on, or give another --out"));
+  auto here = there;
+  here["note"] = "says more";  // and changes nothing
+  CHECK(refusal(here) == refusal(there));
+  here["seed"] = 2;
+  here["base"] = {{"activations", "q8"}, {"threads", 2}};
+  here["sweep"]["weights.format.bits"] = {2, 3, 4};
+  CHECK(refusal(here).find("with other settings: seed: 1 there, 2 here; base.kv_store.type: paged there, - here; sweep.weights.format.bits: [2,3] there, "
+                           "[2,3,4] here; base.threads: - there, 2 here; give another --out to keep both apart (with --resume,") != std::string::npos);
+  RecordFolder again(out, "mine", true, here);  // what is asked for is done
+}
+
 TEST_CASE("a folder that is not ours is refused and left as it is") {
   Folder place;
   append_text(place / "thesis.txt", "years of work");

@@ -52,6 +52,55 @@ TEST_CASE("check: 0 for a sound file, 1 and one line of reason for another") {
   CHECK(reason["kind"] == "model");
 }
 
+namespace {
+
+/// A word-level tokenizer of three words, as Hugging Face's library writes one.
+constexpr const char* kThreeWords =
+    R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+                  "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4}, "merges": ["a b", "ab c"]}})";
+
+}  // namespace
+
+TEST_CASE("tokenize --tokenizer FILE: a tokenizer.json, its folder, and what is none") {
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "tokenizer.json";
+  std::ofstream(file) << kThreeWords;
+  for (const std::string& place : {file, folder.path}) {
+    const Result tokens = patchbay_run("tokenize --tokenizer " + place + " abcab --json");
+    INFO(tokens.out);
+    REQUIRE(tokens.code == 0);
+    CHECK(json::parse(tokens.out) == json({{"tokens", {4, 3}}}));
+  }
+  const Result plain = patchbay_run("tokenize --tokenizer " + file + " abca");
+  CHECK_THAT(plain.out, Catch::Contains("4  'abc'") && Catch::Contains("0  'a'"));
+  const std::string text = folder / "text.txt";
+  std::ofstream(text) << "cab";
+  CHECK(json::parse(patchbay_run("tokenize --tokenizer " + file + " --json --file " + text).out)["tokens"] == json({2, 3}));
+  CHECK_THAT(patchbay_run("tokenize --tokenizer " + text + " abc").out, Catch::Contains("text.txt: byte 1: is not JSON here"));
+  CHECK_THAT(patchbay_run("tokenize --tokenizer " + file + " --model x abc").out, Catch::Contains("one tokenizer is needed"));
+  CHECK_THAT(patchbay_run("tokenize abc").out, Catch::Contains("one tokenizer is needed"));
+}
+
+TEST_CASE("check: a tokenizer.json is a kind of its own, other JSON and text are called so") {
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "words.json", broken = folder / "broken.json", other = folder / "other.json", text = folder / "text.md";
+  std::ofstream(file) << kThreeWords;
+  std::string bad = kThreeWords;
+  bad.replace(bad.find("ab c"), 4, "ab z");
+  std::ofstream(broken) << bad;
+  std::ofstream(other) << R"({"hash": "1", "metrics": {}})" << "\n";
+  std::ofstream(text) << "# Notes\n\nof no model at all\n";
+  CHECK(json::parse(patchbay_run("check --json " + file).out)["kind"] == "tokenizer");
+  CHECK_THAT(patchbay_run("check " + file).out, Catch::Contains("a sound tokenizer"));
+  const Result refused = patchbay_run("check " + broken);
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.out, Catch::Contains("broken.json") && !Catch::Contains("GGUF"));
+  CHECK_THAT(patchbay_run("check " + other).out, Catch::Contains("not GGUF: JSON, which begins '{") && Catch::Contains("report"));
+  CHECK_THAT(patchbay_run("check " + text).out, Catch::Contains("not GGUF: a text, which begins '# Notes"));
+}
+
 TEST_CASE("check: an experiment, and a model under the name of one") {
   test::GgufWriter writer;
   writer.tensor("w", {1}, {1});

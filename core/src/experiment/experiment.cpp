@@ -34,7 +34,7 @@ class Experiment {
  public:
   Experiment(const Plan& plan, std::shared_ptr<const ModelFile> file, const ExperimentOptions& options, Progress& progress)
       : plan_(plan), file_(std::move(file)), options_(options), progress_(progress), environment_(environment()),
-        folder_(options.out.empty() ? plan.out : options.out, plan.name, options.resume), timings_(folder_.timings_path(), environment_.host),
+        folder_(options.out.empty() ? plan.out : options.out, plan.name, options.resume, Json::parse(plan.yaml_json)), timings_(folder_.timings_path(), environment_.host),
         inputs_(read_inputs(plan, *make_tokenizer(*file_))), model_hash_(sha256_of_files(file_->paths())) {
     for (const auto& run : plan_.runs) hashes_.push_back(run_hash(run));
     if (plan.has("throughput")) calibrations_.emplace(options.recalibrate);
@@ -130,6 +130,8 @@ class Experiment {
     progress_.doing(fraction(of_run), fmt::format("{}/{} {}: {}", at_ + 1, plan_.runs.size(), doing, plan_.runs[at_].name));
   }
 
+  std::span<const Token> first_window() const { return {inputs_.text.tokens.data(), static_cast<std::size_t>(inputs_.protocol.window)}; }
+
   Workload workload() const {
     const auto tokens = plan_.has("throughput") ? plan_.evaluation.prefill_tokens : 0;
     return {{inputs_.text.tokens.data(), static_cast<std::size_t>(tokens)}, inputs_.tasks, plan_.seed};
@@ -164,7 +166,9 @@ class Experiment {
       if (plan_.decodes()) outputs = decode_tasks(*session, workload(), decoding, by_kind, [&](const std::string& what, double f) { tell(what, 0.1 + 0.3 * f); });
       if (plan_.has("memory")) {
         add_sizes(*session, sizes);
-        sizes["peak_rss_bytes"] = peak_memory_bytes();
+        const bool ran = plan_.decodes();
+        if (!ran && plan_.scores_text()) run_prefill(*session, {first_window(), {}, plan_.seed});
+        if (ran || plan_.scores_text()) sizes["peak_rss_bytes"] = peak_memory_bytes();  // of a model that nothing asks to run, loading alone says nothing
       }
     }
     if (plan_.scores_text()) add_quality(run, *session, metrics);

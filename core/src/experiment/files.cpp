@@ -14,6 +14,9 @@
 namespace patchbay {
 namespace {
 
+/// A path as messages show it: whole, unless it is of a length that nobody reads.
+std::string shown(const std::string& path) { return escaped(path, 300); }
+
 /// A file descriptor that closes itself.
 struct File {
   int number = -1;
@@ -23,7 +26,7 @@ struct File {
 Error failed(const std::string& path, const std::string& action) {
   const int code = errno;
   const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
-  return {path, action + " failed: " + std::strerror(code), {}, full ? "make room, then go on with --resume" : ""};
+  return {shown(path), action + " failed: " + std::strerror(code), {}, full ? "make room, then go on with --resume" : ""};
 }
 
 void write_all(int file, std::string_view bytes, const std::string& path) {
@@ -45,6 +48,11 @@ void flush_folder_of(const std::string& path) {
 }  // namespace
 
 void write_file_atomically(const std::string& path, std::string_view bytes) {
+  std::error_code ignored;
+  const auto there = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(there)) throw Error(shown(path), "is a folder where a file is to be written", {}, "give a file's name");
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+    throw Error(shown(path), "is a pipe or a device, which a file cannot replace", "a regular file, or a new name");
   const auto beside = path + ".part" + std::to_string(::getpid());
   try {
     const File file{::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
@@ -77,22 +85,22 @@ void append_line(const std::string& path, std::string_view line) {
 void refuse_special_file(const std::string& path) {
   std::error_code code;
   const auto status = std::filesystem::status(path, code);
-  if (std::filesystem::is_directory(status)) throw Error(path, "is a folder where a file is expected");
+  if (std::filesystem::is_directory(status)) throw Error(shown(path), "is a folder where a file is expected");
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw Error(path, "is a pipe or a device, which may never end", "a regular file");
+    throw Error(shown(path), "is a pipe or a device, which may never end", "a regular file");
 }
 
 std::string read_whole_file(const std::string& path) {
   refuse_special_file(path);
   const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   struct stat status{};
-  if (file.number < 0 || ::fstat(file.number, &status) != 0) throw Error(escaped(path), std::string("cannot be read: ") + std::strerror(errno));
+  if (file.number < 0 || ::fstat(file.number, &status) != 0) throw Error(shown(path), std::string("cannot be read: ") + std::strerror(errno));
   std::string bytes(static_cast<std::size_t>(status.st_size) + 1, '\0');  // one more: the end shows without another turn
   std::size_t filled = 0;
   for (;;) {
     const auto taken = ::read(file.number, bytes.data() + filled, bytes.size() - filled);
     if (taken < 0 && errno == EINTR) continue;
-    if (taken < 0) throw Error(escaped(path), std::string("reading failed: ") + std::strerror(errno));
+    if (taken < 0) throw Error(shown(path), std::string("reading failed: ") + std::strerror(errno));
     if (taken == 0) break;
     filled += static_cast<std::size_t>(taken);
     if (filled == bytes.size()) bytes.resize(2 * filled);  // it grows, or does not say its size (/proc)

@@ -54,7 +54,7 @@ struct Plan {
   EvaluationSettings evaluation;
   std::string yaml_json;             ///< the experiment as read, assignments applied
 
-  bool has(std::string_view task) const;
+  PATCHBAY_API bool has(std::string_view task) const;
   bool scores_text() const { return has("perplexity") || has("divergence"); }
   /// The tasks whose figures the baseline's second measurement shows the noise of.
   bool measures_noise() const { return scores_text() || has("throughput"); }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "experiment/comparisons.h"
+#include "experiment/run_reference.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -65,7 +66,7 @@ std::vector<Json> checked_records(const std::string& folder) {
   if (!fs::is_regular_file(file)) throw Error(escaped(folder), "holds no records.jsonl", "a folder that `patchbay run` wrote");
   auto records = read_records(file);
   for (std::size_t i = 0; i < records.size(); ++i) check_record(records[i], fmt::format("{}:{}", escaped(file), i + 1));
-  if (records.empty()) throw Error(escaped(file), "holds no finished run");
+  if (records.empty()) throw Error(escaped(file), "holds no finished run", "a folder that `patchbay run` wrote");
   return records;
 }
 
@@ -81,27 +82,31 @@ Json planned_runs(const std::string& folder, RecordSource& source) {
   return plan.contains("runs") && plan["runs"].is_array() ? plan["runs"] : Json::array();
 }
 
+/// A record, and its run's number.
+using Numbered = std::pair<std::int64_t, Json>;
+
 /// The newest record of each run, in the plan's order.
-std::vector<Json> current(std::vector<Json> records, const Json& runs) {
-  std::vector<Json> chosen;
+std::vector<Numbered> current(std::vector<Json> records, const Json& runs) {
+  std::vector<Numbered> chosen;
   // The baseline again has the baseline's settings, and is told from it by `noise`.
   const auto newest = [&](const char* key, const Json& run, const Json& value) {
     return std::find_if(records.rbegin(), records.rend(), [&](const Json& r) {
       return r.contains(key) && r[key] == value && r.value("noise", false) == (run.contains("noise") && run["noise"] == true);
     });
   };
-  for (const auto& run : runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
     if (!run.is_object() || !run.contains("config")) continue;
     const auto found = newest("config", run, run["config"]);
     if (found == records.rend()) continue;
-    chosen.push_back(*found);
+    auto& record = chosen.emplace_back(static_cast<std::int64_t>(i) + 1, *found).second;
     // A record kept from before a change of the sweep has that sweep's labels.
-    if (run.contains("labels") && run["labels"].is_object()) chosen.back()["labels"] = run["labels"];
-    if (run.contains("name") && run["name"].is_string()) chosen.back()["run"] = run["name"];
+    if (run.contains("labels") && run["labels"].is_object()) record["labels"] = run["labels"];
+    if (run.contains("name") && run["name"].is_string()) record["run"] = run["name"];
   }
   if (!chosen.empty()) return chosen;
   for (auto& record : records)
-    if (&*newest("run", record, record["run"]) == &record) chosen.push_back(record);
+    if (&*newest("run", record, record["run"]) == &record) chosen.emplace_back(std::ssize(chosen) + 1, record);
   return chosen;
 }
 
@@ -156,11 +161,26 @@ void flatten(const Json& tree, const std::string& path, std::vector<std::pair<st
   for (const auto& [key, value] : tree.items()) flatten(value, path.empty() ? key : path + "." + key, leaves);
 }
 
-std::string runs_of(const std::vector<Json>& records) {
-  std::vector<std::string> lines;
-  for (const auto& record : records) lines.push_back(fmt::format("{} ({})", escaped(text_of(record["hash"]), 40), escaped(text_of(record["run"]), 200)));
-  if (lines.size() > 12) lines.resize(12), lines.push_back("...");
-  return fmt::format("{}", fmt::join(lines, ", "));
+/// The records of one folder, as they may be named.
+std::vector<NamedRun> named_runs(const RecordSet& set) {
+  std::vector<NamedRun> runs;
+  for (std::size_t i = 0; i < set.records.size(); ++i) {
+    const auto& record = set.records[i];
+    NamedRun run{set.numbers[i], text_of(record["run"]), text_of(record["hash"]), {}, record.value("noise", false)};
+    const auto labels = record.value("labels", Json::object());  // named: items() does not keep it alive
+    for (const auto& [column, value] : labels.items()) run.labels.emplace_back(column, text_of(value));
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+/// The baseline, or the only run there is.
+std::size_t default_run(const RecordSet& set, const std::string& folder) {
+  const auto is_baseline = [](const Json& record) { return record.value("baseline", false); };
+  const auto found = std::ranges::find_if(set.records, is_baseline);
+  if (found != set.records.end()) return static_cast<std::size_t>(found - set.records.begin());
+  if (set.records.size() == 1) return 0;
+  throw Error(escaped(folder), "its baseline is not finished, so a run must be named", "FOLDER:RUN", "patchbay report shows which there are");
 }
 
 }  // namespace
@@ -196,7 +216,10 @@ RecordSet read_record_set(std::span<const std::string> folders) {
     auto chosen = current(std::move(records), runs);
     source.left_out = static_cast<std::int64_t>(all - chosen.size());
     set.source_of.insert(set.source_of.end(), chosen.size(), set.sources.size());
-    std::ranges::move(chosen, std::back_inserter(set.records));
+    for (auto& [number, record] : chosen) {
+      set.numbers.push_back(number);
+      set.records.push_back(std::move(record));
+    }
     set.sources.push_back(std::move(source));
   }
   return set;
@@ -217,7 +240,7 @@ RecordSet by_kind(const RecordSet& set) {
   }
   if (kinds.size() < 2)
     throw Error("report by kind", "no figures of two kinds of prompts or more", {}, "run the tasks generation or throughput with such evaluation.prompts");
-  RecordSet split{set.sources, {}, {}};
+  RecordSet split{set.sources, {}, {}, {}};
   for (std::size_t s = 0; s < set.sources.size(); ++s)
     for (const auto& kind : kinds)
       for (std::size_t i = 0; i < set.records.size(); ++i) {
@@ -227,11 +250,12 @@ RecordSet by_kind(const RecordSet& set) {
         if (record["metrics"].contains("busy_share")) metrics["busy_share"] = record["metrics"]["busy_share"];  // of the whole visit
         record["metrics"] = metrics;
         record["hash"] = record["hash"].get<std::string>() + " " + kind;  // each kind is a comparison of its own
-        Json labels = {{kPromptsLabel, kind}};
+        Json labels = {{"prompts", kind}};
         labels.update(record.value("labels", Json::object()));
         record["labels"] = labels;
         split.records.push_back(std::move(record));
         split.source_of.push_back(s);
+        split.numbers.push_back(set.numbers[i]);
       }
   add_adjusted_p(split.records);
   return split;
@@ -262,17 +286,11 @@ FoundRecord find_record(const std::string& reference) {
     const auto folder = reference.substr(0, end);
     if (!fs::exists(folder)) continue;
     const std::string folders[] = {folder};
-    const auto records = read_record_set(folders).records;
+    const auto set = read_record_set(folders);
     const auto wanted = end < reference.size() ? reference.substr(end + 1) : "";
-    const auto fits = [&](const Json& record) {
-      if (wanted.empty()) return records.size() == 1 || record.value("baseline", false);
-      return record["run"] == wanted || record["hash"].get<std::string>().starts_with(wanted);
-    };
-    const auto count = std::ranges::count_if(records, fits);
-    if (count == 1) return {*std::ranges::find_if(records, fits), folder};
-    throw Error(escaped(reference), count == 0 ? "no such run" : fmt::format("{} runs fit", count), runs_of(records), "give FOLDER:HASH");
+    return {set.records[wanted.empty() ? default_run(set, folder) : find_run(wanted, named_runs(set), escaped(reference, 200))], folder};
   }
-  throw Error(escaped(reference), "no such folder", "FOLDER, FOLDER:HASH or FOLDER:RUN");
+  throw Error(escaped(reference, 200), "no such folder", "FOLDER or FOLDER:RUN", fmt::format("RUN is {}", kRunForms));
 }
 
 std::vector<std::pair<std::string, std::string>> flattened(const Json& tree) {

@@ -29,6 +29,7 @@ struct RecordSet {
   std::vector<RecordSource> sources;
   std::vector<Json> records;           ///< checked; the sources' one after the other, each in its plan's order
   std::vector<std::size_t> source_of;  ///< per record
+  std::vector<std::int64_t> numbers;   ///< per record: as the source's plan counts its runs; without a plan, as they stand here
 };
 
 /// Of each folder (or records.jsonl) the newest record of each run that its experiment.json plans; without that file, the newest of
@@ -38,8 +39,6 @@ PATCHBAY_API RecordSet read_record_set(std::span<const std::string> folders);
 /// The same for one report: every difference from the baseline has its NAME_p_adjusted, all of the set being one family.
 PATCHBAY_API RecordSet read_report_set(std::span<const std::string> folders);
 
-/// What by_kind puts before a record's labels.
-inline constexpr const char* kPromptsLabel = "prompts";
 /// The same runs, once for each kind of prompt with the figures of that kind alone, kind after kind; adjusted as read_report_set does.
 /// @throws Error when no record has figures of two kinds or more.
 PATCHBAY_API RecordSet by_kind(const RecordSet& set);
@@ -52,7 +51,7 @@ struct FoundRecord {
   Json record;
   std::string folder;
 };
-/// FOLDER (its baseline, or its only run), FOLDER:HASH-PREFIX or FOLDER:RUN-NAME. @throws Error listing what there is.
+/// FOLDER (its baseline, or its only run) or FOLDER:RUN (run_reference.h). @throws Error listing what there is.
 PATCHBAY_API FoundRecord find_record(const std::string& reference);
 
 /// Leaves of a JSON tree with their dotted paths; a list is a leaf. {"a": {"b": 1}} -> {("a.b", "1")}; text without quotes.

@@ -1,8 +1,12 @@
 #include "experiment/records.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
+#include "experiment/record_set.h"
 #include "experiment/sha256.h"
+#include "utf8.h"
 
 namespace patchbay {
 namespace {
@@ -12,24 +16,50 @@ constexpr const char* kRecords = "records.jsonl";
 constexpr const char* kExperiment = "experiment.json";
 constexpr const char* kLock = ".lock";
 
+/// A line that is no record: of results, or of a file that never held any.
+Error no_record(const std::string& path, std::size_t number, const std::string& line, const Json& json) {
+  constexpr const char* kAllowed = "a folder that `patchbay run` wrote, or its records.jsonl";
+  if (number > 1 || fs::path(path).filename() == kRecords)
+    return {fmt::format("{}:{}", escaped(path, 300), number), "is no record", "one JSON object in each line, as `patchbay run` wrote it", "remove the line"};
+  const auto what = line.starts_with("GGUF") ? "is a GGUF model" : json.is_discarded() ? fmt::format("begins '{}'", escaped(line, 24)) : "is JSON, but no record";
+  return {escaped(path, 300), "holds no results: it " + what, kAllowed, "give one of these"};
+}
+
 std::vector<Json> parse_records(const std::string& path) {
   std::vector<Json> records;
   for (const auto& line : whole_lines(path)) {
     auto record = Json::parse(line, nullptr, false);
-    if (!record.is_object() || !record.contains("hash") || !record["hash"].is_string())
-      throw Error(path + ":" + std::to_string(records.size() + 1), "is no record", {}, "remove the line");
+    if (!record.is_object() || !record.contains("hash") || !record["hash"].is_string()) throw no_record(path, records.size() + 1, line, record);
     records.push_back(std::move(record));
   }
   return records;
 }
 
-/// The name of the experiment whose results lie in the folder. @throws Error when they are nobody's.
-std::string owner_of(const fs::path& folder) {
+/// The experiment whose results lie in the folder, its name at least. @throws Error when they are nobody's.
+Json owner_of(const fs::path& folder) {
   const auto file = folder / kExperiment;
   if (!fs::exists(file)) throw Error(folder.string(), "the folder holds other files", "a new or empty folder", "give another --out");
   const auto json = Json::parse(read_whole_file(file.string()), nullptr, false);
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string()) throw Error(file.string(), "is no experiment of patchbay");
-  return json["name"].get<std::string>();
+  return json;
+}
+
+/// "seed: 1 there, 0 here; ...": what two experiments' files say otherwise of how they are measured; "" for nothing.
+std::string changes(const Json& there, const Json& here) {
+  constexpr std::size_t kMost = 8, kLongest = 80;
+  std::vector<std::string> lines;
+  for (const auto& [path, before, now] : differences(there, here))
+    if (path != "note" && path != "out") lines.push_back(fmt::format("{}: {} there, {} here", escaped(path, kLongest), escaped(before, kLongest), escaped(now, kLongest)));
+  if (lines.size() > kMost) lines.resize(kMost), lines.emplace_back("...");
+  return fmt::format("{}", fmt::join(lines, "; "));
+}
+
+/// A folder of this experiment that --resume was not given for.
+Error held_already(const std::string& path, const Json& owner, const Json& yaml) {
+  const auto other = owner.contains("yaml") && yaml.is_object() ? changes(owner["yaml"], yaml) : "";
+  if (other.empty()) return {path, "the folder holds results of this experiment already", {}, "add --resume to go on, or give another --out"};
+  return {path, "the folder holds results of this experiment with other settings: " + other, {},
+          "give another --out to keep both apart (with --resume, runs that both have are kept, and reports show those of the new settings)"};
 }
 
 /// The lock and what a kill left of the very first file are not results.
@@ -53,7 +83,7 @@ void remove_halves(const fs::path& folder) {
 
 }  // namespace
 
-RecordFolder::RecordFolder(const std::string& path, const std::string& experiment, bool resume) : path_(path) {
+RecordFolder::RecordFolder(const std::string& path, const std::string& experiment, bool resume, const Json& yaml) : path_(path) {
   std::error_code code;
   fs::create_directories(path, code);
   if (code || !fs::is_directory(path)) throw Error(path, "cannot be made a folder: " + (code ? code.message() : "a file is in its place"));
@@ -62,8 +92,9 @@ RecordFolder::RecordFolder(const std::string& path, const std::string& experimen
   lock_.emplace(lock.string());
   if (holds_results(path)) {
     const auto owner = owner_of(path);
-    if (owner != experiment) throw Error(path, "the folder holds the results of another experiment: " + owner, {}, "give another --out");
-    if (!resume) throw Error(path, "the folder holds results of this experiment already", {}, "add --resume to go on, or give another --out");
+    const auto name = owner["name"].get<std::string>();
+    if (name != experiment) throw Error(path, "the folder holds the results of another experiment: " + escaped(name, 200), {}, "give another --out");
+    if (!resume) throw held_already(path, owner, yaml);
   } else {
     write_experiment(Json::object({{"name", experiment}}).dump());  // from here on the folder has an owner
   }

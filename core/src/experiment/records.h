@@ -18,8 +18,8 @@ using Json = nlohmann::ordered_json;
 class PATCHBAY_API RecordFolder {
  public:
   /// Makes the folder, or with `resume` goes on in it. @throws Error for a folder that holds something else, or that holds this
-  /// experiment while `resume` is not given, or that another process has.
-  RecordFolder(const std::string& path, const std::string& experiment, bool resume);
+  /// experiment while `resume` is not given (naming what of its `yaml` is otherwise there), or that another process has.
+  RecordFolder(const std::string& path, const std::string& experiment, bool resume, const Json& yaml = {});
 
   const std::string& path() const { return path_; }
   std::string scores_path(const std::string& hash, const std::string& ending) const;

@@ -82,6 +82,12 @@ std::string cell(const Json& record, const Column& column, bool with_interval) {
   return (half ? plus_minus(shown, *half * column.factor) : plain(shown)) + column.unit;
 }
 
+/// So many of the first columns are kSourceColumns.
+std::size_t source_columns(const std::vector<std::string>& labels) {
+  const auto is_source = [](const std::string& name) { return std::ranges::find(kSourceColumns, name) != std::end(kSourceColumns); };
+  return static_cast<std::size_t>(std::ranges::find_if_not(labels, is_source) - labels.begin());
+}
+
 bool is_noise(const Json& record) { return record.value("noise", false); }
 bool is_baseline(const Json& record) { return record.value("baseline", false); }
 
@@ -99,6 +105,13 @@ std::vector<std::string> label_columns(std::span<const Json> records) {
 std::optional<bool> stands_out(const Json& record, const std::string& metric) {
   const double p = number_of(record, metric + "_p_adjusted", -1);
   return p < 0 ? std::nullopt : std::optional<bool>(p < kFamilyError);
+}
+
+/// The records that have something at a path.
+std::vector<Json> that_have(std::span<const Json> all, std::initializer_list<const char*> path) {
+  std::vector<Json> records;
+  std::ranges::copy_if(all, std::back_inserter(records), [&](const Json& record) { return value_at(record, path) != nullptr; });
+  return records;
 }
 
 std::string comparisons_legend(std::span<const Json> records) {
@@ -123,8 +136,7 @@ double noise_of(std::span<const Json> records, const char* metric) {
 }
 
 std::string noise_legend(std::span<const Json> records) {
-  const auto again = std::ranges::find_if(records, is_noise);
-  if (again == records.end()) return "";
+  if (std::ranges::none_of(records, is_noise)) return "";
   std::string text = "Baseline again, noise alone: ";
   const double prefill = noise_of(records, "prefill_speed_ratio"), decode = noise_of(records, "decode_speed_ratio");
   const auto percent = [](double value) { return fmt::format("{:.{}f}%", value, value < 10 ? 1 : 0); };
@@ -132,13 +144,43 @@ std::string noise_legend(std::span<const Json> records) {
   if (timed)
     text += fmt::format("differences of speed up to {}{}{} mean nothing here", prefill >= 0 ? percent(prefill) + " (prefill)" : "",
                         prefill >= 0 && decode >= 0 ? " and " : "", decode >= 0 ? percent(decode) + " (decode)" : "");
-  const auto split = record_text(*again, {"evaluation", "batch_split"});
-  const bool scored = split != "?" && (shows(records, "perplexity_ratio") || shows(records, "kl_nats"));
+  const auto split = that_have(records, {"evaluation", "batch_split"});
+  const bool scored = !split.empty() && (shows(records, "perplexity_ratio") || shows(records, "kl_nats"));
   if (!timed && !scored) return "";
   if (scored)
     text += fmt::format("{}quality on {} of the windows,\n  computed in batches of {} tokens", timed ? "; " : "",
-                        escaped(record_text(*again, {"evaluation", "windows"}), 20), escaped(split, 20));
+                        common_text(split, {"evaluation", "windows"}), common_text(split, {"evaluation", "batch_split"}));
   return text + ".\n";
+}
+
+/// What the quality columns rest on; records of folders that scored no text have no say in it.
+std::string quality_legend(std::span<const Json> all) {
+  const auto records = that_have(all, {"evaluation", "protocol"});
+  if (records.empty()) return "";
+  return fmt::format("Quality: text {} (sha256 {:.8}), protocol {}: {} of {} tokens, scored from token {} on, BOS {};\n"
+                     "  intervals (percentile bootstrap, 1000 resamples) resample blocks of 32 scored tokens, paired with the baseline.\n",
+                     common_text(records, {"evaluation", "text"}), common_text(records, {"evaluation", "text_sha256"}),
+                     common_text(records, {"evaluation", "protocol"}), counted(common_text(records, {"evaluation", "windows"}), "window"),
+                     common_text(records, {"evaluation", "window"}), common_text(records, {"evaluation", "first_scored"}),
+                     common_text(records, {"evaluation", "bos"}));
+}
+
+std::string speed_legend(std::span<const Json> all) {
+  const auto timed = [](const Json& record) { return metric_of(record, "decode_tokens_per_s") || metric_of(record, "prefill_tokens_per_s"); };
+  std::vector<Json> records;
+  std::ranges::copy_if(all, std::back_inserter(records), timed);
+  if (records.empty()) return "";
+  return fmt::format("Speed: one sequence, {}, {}; medians of {} in which each run is measured once, in drawn order;\n"
+                     "  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds.\n",
+                     counted(common_text(records, {"environment", "threads"}), "thread"), common_text(records, {"environment", "cpu"}),
+                     counted(common_text(records, {"repeat"}), "round"));
+}
+
+/// The row of the baseline again says so in its first column that is no source, or beside the source where there is none.
+void name_noise_row(std::vector<std::string>& row, std::size_t sources) {
+  constexpr const char* kAgain = "baseline again";
+  if (sources < row.size()) row[sources] = kAgain;
+  else row.back() += std::string(", ") + kAgain;
 }
 
 /// A long dotted title stands on two lines.
@@ -197,21 +239,11 @@ std::string report_legend(std::span<const Json> all) {
   const std::span<const Json> records = runs.empty() ? all : std::span<const Json>(runs);
   const auto shown = [&](const char* metric) { return shows(all, metric); };
   std::string text = "* the baseline. ± is half of a 95% interval.\n" + comparisons_legend(records) + noise_legend(all);
-  if (shown("perplexity") || shown("kl_nats"))
-    text += fmt::format("Quality: text {} (sha256 {:.8}), protocol {}: {} of {} tokens, scored from token {} on, BOS {};\n"
-                        "  intervals (percentile bootstrap, 1000 resamples) resample blocks of 32 scored tokens, paired with the baseline.\n",
-                        common_text(records, {"evaluation", "text"}), common_text(records, {"evaluation", "text_sha256"}),
-                        common_text(records, {"evaluation", "protocol"}), counted(common_text(records, {"evaluation", "windows"}), "window"),
-                        common_text(records, {"evaluation", "window"}), common_text(records, {"evaluation", "first_scored"}),
-                        common_text(records, {"evaluation", "bos"}));
+  if (shown("perplexity") || shown("kl_nats")) text += quality_legend(records);
   if (shown("kl_nats") && common_text(records, {"config", "activations"}) != "fp32")
-    text += "  activations are rounded to 8 bits: that alone sets runs apart (SmolLM2: by 3 to 4 10^-3 nats), whatever differs "
+    text += "  Activations are rounded to 8 bits: that alone sets runs apart (SmolLM2: by 3 to 4 10^-3 nats), whatever differs "
             "(docs/measuring.md).\n";
-  if (shown("decode_tokens_per_s") || shown("prefill_tokens_per_s"))
-    text += fmt::format("Speed: one sequence, {}, {}; medians of {} in which each run is measured once, in drawn order;\n"
-                        "  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds.\n",
-                        counted(common_text(records, {"environment", "threads"}), "thread"), common_text(records, {"environment", "cpu"}),
-                        counted(common_text(records, {"repeat"}), "round"));
+  text += speed_legend(records);
   if (shown(kBusy))
     text += fmt::format("Busy: share of the cores' time that other programs took meanwhile. Above {:.0f}% a speed says as much about them as about the run.\n",
                         100 * kBusyFrom);
@@ -230,11 +262,11 @@ ReportGrid report_grid(std::span<const Json> records) {
     if (shows(records, column.metric) && says_something(records, column.metric)) columns.push_back(&column);
   for (const auto& record : records) {
     std::vector<std::string> row;
-    const std::size_t prompts = !labels.empty() && labels[0] == kPromptsLabel ? 1 : 0;  // the baseline again has that label too
+    const std::size_t sources = source_columns(labels);
     for (std::size_t c = 0; c < labels.size(); ++c)
-      row.push_back(is_noise(record) && c >= prompts ? "" : escaped(record_text(record, {"labels", labels[c].c_str()}), 60));
-    if (labels.empty()) row.push_back(escaped(record_text(record, {"run"}), 60));
-    if (is_noise(record)) row[std::min(prompts, row.size() - 1)] = "baseline again";
+      row.push_back(is_noise(record) && c >= sources ? "" : escaped(record_text(record, {"labels", labels[c].c_str()}), 60));
+    if (labels.empty()) row.push_back(is_noise(record) ? "" : escaped(record_text(record, {"run"}), 60));
+    if (is_noise(record)) name_noise_row(row, sources);
     grid.rows.push_back(std::move(row));
   }
   for (const auto* column : columns) {

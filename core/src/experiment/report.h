@@ -14,6 +14,10 @@ namespace patchbay {
 
 struct RecordSet;
 
+/// Columns that say where a row is from or what of it is shown, not how it was set: the baseline again has them too. In this order
+/// merged_records and by_kind put them before the labels.
+inline constexpr const char* kSourceColumns[] = {"experiment", "host", "folder", "prompts"};
+
 /// The cells of the table, for whatever shows them.
 struct ReportGrid {
   std::vector<std::string> header;             ///< a title may have two lines
@@ -49,7 +53,7 @@ PATCHBAY_API std::string report_text(const RecordSet& set, bool utf8, std::size_
 /// NAME_high where it has an interval; repeats (NAME_values) separated by spaces. RFC 4180, without a value: empty.
 PATCHBAY_API std::string report_csv(const RecordSet& set);
 
-/// The same table and what a reader must know of it, as Markdown.
+/// The same tables and what a reader must know of them, as Markdown.
 PATCHBAY_API std::string report_markdown(const RecordSet& set);
 
 /// What the baselines of several folders have in common, in one line; "" for one folder.

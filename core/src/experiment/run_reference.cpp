@@ -1,0 +1,67 @@
+#include "experiment/run_reference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "utf8.h"
+
+namespace patchbay {
+namespace {
+
+/// "a, b" to its parts, without the spaces around them.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    auto part = text.substr(begin, end - begin);
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (!part.empty()) parts.push_back(std::move(part));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// A value of one of the run's columns, or COLUMN=VALUE.
+bool has_label(const NamedRun& run, const std::string& text) {
+  return std::ranges::any_of(run.labels, [&](const auto& label) { return text == label.second || text == label.first + "=" + label.second; });
+}
+
+bool has_labels(const NamedRun& run, const std::string& wanted) {
+  if (run.noise) return false;
+  if (has_label(run, wanted)) return true;  // a value may hold commas
+  const auto parts = parts_of(wanted);
+  return !parts.empty() && std::ranges::all_of(parts, [&](const auto& part) { return has_label(run, part); });
+}
+
+/// "1: attention=naive (0123456789abcdef); 2: ..."
+std::string listed(std::span<const NamedRun> runs, std::span<const std::size_t> chosen) {
+  constexpr std::size_t kMost = 12;
+  std::vector<std::string> lines;
+  for (const std::size_t i : chosen.first(std::min(kMost, chosen.size()))) {
+    const auto hash = runs[i].hash.empty() ? "" : fmt::format(" ({})", escaped(runs[i].hash, 40));
+    lines.push_back(fmt::format("{}: {}{}", runs[i].number, escaped(runs[i].name, 200), hash));
+  }
+  if (chosen.size() > kMost) lines.emplace_back("...");
+  return fmt::format("{}", fmt::join(lines, "; "));
+}
+
+}  // namespace
+
+std::size_t find_run(const std::string& wanted, std::span<const NamedRun> runs, const std::string& where) {
+  const auto fitting = [&](auto fits) {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      if (fits(runs[i])) found.push_back(i);
+    return found;
+  };
+  auto found = fitting([&](const NamedRun& run) { return wanted == run.name || wanted == run.hash; });
+  if (found.empty()) found = fitting([&](const NamedRun& run) { return wanted == std::to_string(run.number) || has_labels(run, wanted); });
+  if (found.empty()) found = fitting([&](const NamedRun& run) { return !wanted.empty() && run.hash.starts_with(wanted); });
+  if (found.size() == 1) return found[0];
+  if (found.size() > 1) throw Error(where, fmt::format("{} runs fit", found.size()), listed(runs, found), "say more: more labels, the whole name, or a hash");
+  throw Error(where, "no such run", listed(runs, fitting([](const NamedRun&) { return true; })), fmt::format("give {}", kRunForms));
+}
+
+}  // namespace patchbay
