@@ -27,7 +27,7 @@ constexpr const char* kHead = R"(<!DOCTYPE html>
   :root {{ --bg: #15181c; --fg: #e4e7ea; --faint: #98a0a8; --line: #343a41; --stripe: #1c2025; --accent: #6fb3f5; }}
 }}
 * {{ box-sizing: border-box; }}
-body {{ margin: 0 auto; max-width: 1360px; padding: 1.5rem clamp(.8rem, 3vw, 2.5rem) 4rem; background: var(--bg); color: var(--fg);
+body {{ margin: 0 auto; max-width: 1500px; padding: 1.5rem clamp(.8rem, 2vw, 2.5rem) 4rem; background: var(--bg); color: var(--fg);
   font: 15px/1.5 system-ui, sans-serif; overflow-wrap: break-word; }}
 h1 {{ font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; }}
 h2 {{ font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); padding-bottom: .2rem; }}
@@ -35,15 +35,19 @@ h2 {{ font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(-
 .faint, figcaption {{ color: var(--faint); font-size: .87rem; }}
 .notes {{ color: var(--faint); font-size: .87rem; max-width: 110ch; }}
 .wide {{ overflow: auto; max-height: 85vh; border: 1px solid var(--line); border-radius: 4px; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .84rem; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .8rem; }}
 .wide > table {{ min-width: 100%; }}
-th, td {{ padding: .28rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }}
+th, td {{ padding: .28rem .36rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }}
 tr:last-child > * {{ border-bottom: 0; }}
 thead th {{ position: sticky; top: 0; background: var(--bg); box-shadow: inset 0 -1px var(--line); vertical-align: bottom; font-weight: 600; }}
+tbody tr {{ background: var(--bg); }}
 tbody tr:nth-child(even) {{ background: var(--stripe); }}
 .n {{ text-align: right; }}
 td.n {{ white-space: nowrap; }}
-td:first-child {{ min-width: 9rem; }}
+td:first-child {{ min-width: 7rem; }}
+.wide tr > :first-child {{ position: sticky; left: 0; background: inherit; }}  /* a row keeps its name while it is scrolled */
+thead tr {{ background: var(--bg); }}
+thead tr > :first-child {{ z-index: 1; }}
 .baseline td {{ font-weight: 600; }}
 .plots {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.5rem; }}
 figure {{ margin: 0; min-width: 0; }}
