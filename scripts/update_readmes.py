@@ -4,8 +4,8 @@ results of the plugin's own experiment between `<!-- results -->` and `<!-- /res
 
 Parameters come from `patchbay describe kind/name --markdown`, so they say what the code says. Results come from records: --run makes
 them in results/plugins/KIND/NAME (what is there already is kept) and writes the table, with the machine and the commit. A line below it holds
-a digest of the experiment's YAML and of the text, so that --check finds a changed experiment or a changed figure without running anything; a part that is still
-empty is no fault.
+a digest of the experiment's YAML and of the text, so that --check finds a changed experiment, a changed figure or results that were never made without running
+anything.
   scripts/update_readmes.py                  write the parameter tables
   scripts/update_readmes.py --run            and run every plugin's experiment, one after the other (20 minutes on two quiet cores)
   scripts/update_readmes.py --run formats/q4_0 attention/flash      only these
@@ -108,7 +108,7 @@ def update(readme: pathlib.Path, arguments) -> list[str]:
     before, old, after = between(new, "results")
     if arguments.run:
         new = f"{before}{results_of(arguments.program, plugin)}\n{after}"
-    elif old and not is_generated(plugin, old) and arguments.check:
+    elif not is_generated(plugin, old) and arguments.check:
         faults.append(f"{plugin}/README.md: results are not those of {plugin.split('/')[1]}.yaml: run scripts/update_readmes.py --run {plugin}")
     if new != text and not arguments.check:
         readme.write_text(new, encoding="utf-8")
