@@ -52,6 +52,14 @@ baseline: {attention: flash, kv_store.format: fp16}
   CHECK(nlohmann::json::parse(plan.runs[2].config_json)["kv_store"]["format"]["type"] == "int8");
 }
 
+TEST_CASE("a setting that the baseline leaves at its default goes by the name that the axis has for it") {
+  const auto plan = plan_of(with("sweep:\n  weights: [{quantizer: rtn, format: q8_0}]\n  kv_store.format: [fp16, int8]\nbaseline: {weights: none}\n"));
+  CHECK(plan.runs[0].name == "weights=none, kv_store.format=fp16");
+  // A default that is no value of the axis is shown as it is.
+  const auto other = plan_of(with("sweep:\n  weights: [{quantizer: rtn, format: q8_0}]\n  kv_store.format: [fp32, int8]\nbaseline: {weights: none}\n"));
+  CHECK_THAT(other.runs[0].name, Contains("kv_store.format=fp16"));
+}
+
 TEST_CASE("a baseline outside the sweep is a run of its own") {
   const auto plan = plan_of(with(R"(
 base:
@@ -255,6 +263,21 @@ TEST_CASE("every experiment of the repository can be read") {
     CHECK(!plan.runs.empty());
     CHECK(std::filesystem::exists(plan.evaluation.text));
   }
+}
+
+TEST_CASE("the quick starts and the ablations plan against their models, where these are here") {
+  int planned = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(test::source_path("configs"))) {
+    if (entry.path().extension() != ".yaml" || entry.path().parent_path().filename() == "models") continue;
+    INFO(entry.path().string());
+    auto plan = read_plan(parse_yaml_file(entry.path().string()), entry.path().string());
+    const bool ours = plan.model == "tiny-shakespeare", fetched = plan.model == "smollm2-135m" && std::filesystem::exists(test::smollm2_path());
+    if (!ours && !fetched) continue;
+    CHECK_NOTHROW(check_plan(plan));
+    for (const auto& run : plan.runs) CHECK(run.predicted.has_value());
+    ++planned;
+  }
+  CHECK(planned >= 2);
 }
 
 TEST_CASE("the quick start plans twelve runs that differ where it says, and the baseline again") {

@@ -12,7 +12,9 @@ namespace patchbay {
 namespace {
 
 void must_exist(const char* key, const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) throw Error(std::string("evaluation.") + key, "no file " + path);
+  if (std::filesystem::is_regular_file(path)) return;
+  throw Error(std::string("evaluation.") + key, "no file " + path, "a path from the current folder, the YAML's, or one above that",
+              fmt::format("write it in the YAML, or give evaluation.{}=FILE", key));
 }
 
 void read_text(const Plan& plan, const Tokenizer& tokenizer, ExperimentInputs& inputs) {

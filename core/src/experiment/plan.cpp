@@ -246,12 +246,31 @@ class RunMaker {
       for (const auto& choice : axis->values)
         if (choice.sets.size() == 1 && to_json(choice.sets[0].second) == to_json(*value)) return choice.label;
     if (!value) value = find_path(effective, path);
+    if (value && axis != axes_.end())
+      if (auto label = default_label(settings, *value, *axis); !label.empty()) return label;
     // What has no such setting is known by the name that stands above it: weights: none has no weights.format.bits.
     for (auto above = path; !value && above.find('.') != std::string::npos;) {
       above.resize(above.rfind('.'));
       value = find_path(settings, above);
     }
     return value ? short_text(*value) : "-";
+  }
+
+  /// How the axis calls a value that nobody wrote; "" where it has none such: the default is not to look like another setting.
+  static std::string default_label(const Settings& settings, const Settings& value, const Axis& axis) {
+    for (const auto& choice : axis.values) {
+      if (choice.sets.size() != 1) continue;
+      Settings written = settings;
+      override_path(written, axis.name, choice.sets[0].second);
+      try {
+        const auto effective = effective_settings(read_run_config(written));
+        const auto* same = find_path(effective, axis.name);
+        if (same && to_json(*same) == to_json(value)) return choice.label;
+      } catch (const Error&) {
+        continue;  // these settings cannot have it
+      }
+    }
+    return {};
   }
 
   void refuse_equal(const std::vector<PlannedRun>& runs) const {
