@@ -18,6 +18,7 @@
 #include "experiment/record_set.h"
 #include "experiment/sha256.h"
 #include "experiment/text_table.h"
+#include "json_text.h"
 #include "utf8.h"
 
 namespace patchbay::app {
@@ -209,7 +210,7 @@ Json as_json(const Comparison& all) {
 
 int bisect(const BisectOptions& options) {
   const Comparison all = compare(options);
-  if (options.json) fmt::print("{}\n", as_json(all).dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (options.json) fmt::print("{}\n", json_text(as_json(all)));
   else print_text(all, options.all);
   return 0;
 }

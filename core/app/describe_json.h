@@ -4,14 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "json_text.h"
 #include "registry.h"
 
 namespace patchbay::app {
 
 inline bool is_available(const KernelInfo& kernel) { return kernel.available == nullptr || kernel.available(); }
-
-/// One line of JSON, whatever bytes a path or a loader's message holds.
-inline std::string json_text(const nlohmann::json& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 inline nlohmann::json kernel_json(const KernelInfo& kernel) {
   return {{"kernel", kernel.name},

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "common.h"
 #include "experiment/record_diff.h"
+#include "json_text.h"
 
 namespace patchbay::app {
 
@@ -14,7 +15,7 @@ int diff(const DiffOptions& options) {
   const auto first = find_record(options.first), second = find_record(options.second);
   const auto found = diff_records(first, second);
   if (options.json)
-    fmt::print("{}\n", diff_json(found, first, second).dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(diff_json(found, first, second)));
   else
     fmt::print("{}", diff_text(found, first, second, unicode_terminal()));
   return 0;

@@ -9,6 +9,7 @@
 #include "experiment/evaluation.h"
 #include "experiment/metrics.h"
 #include "experiment/text_table.h"
+#include "json_text.h"
 
 namespace patchbay::app {
 
@@ -30,7 +31,7 @@ int perplexity(const PerplexityOptions& options) {
                      {"bos", text.bos >= 0 ? "first of each window" : "none"}, {"text", options.text}, {"text_sha256", text.sha256},
                      {"text_tokens", text.tokens.size()}, {"paths", session->paths()}});
   if (options.model.json) {
-    fmt::print("{}\n", result.dump());
+    fmt::print("{}\n", json_text(result));
     return 0;
   }
   fmt::print("perplexity {:.4f} +- {:.4f} (standard error), ", perplexity.value, perplexity.standard_error);

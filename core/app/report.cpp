@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "common.h"
 #include "experiment/record_set.h"
+#include "json_text.h"
 #include "report_files.h"
 
 namespace patchbay::app {
@@ -38,7 +39,7 @@ int report(const ReportOptions& options) {
   if (!options.html.empty())
     if (const auto remark = write_html(set, options.html); !remark.empty()) fmt::print(stderr, "{}: no plots. {}\n", options.html, remark);
   if (options.json)
-    fmt::print("{}\n", as_json(set).dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(as_json(set)));
   else if (options.markdown)
     fmt::print("{}", report_markdown(set));
   else

@@ -13,6 +13,7 @@
 #include "experiment/files.h"
 #include "experiment/report.h"
 #include "experiment/report_html.h"
+#include "json_text.h"
 #include "resources.h"
 
 namespace patchbay::app {
@@ -66,7 +67,7 @@ std::string output_of(const std::string& program, const std::string& script, con
 bool draw(std::vector<Plot>& plots) {
   const auto script = plot_script();
   if (script.empty()) return false;
-  const auto request = plots_json(plots).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto request = json_text(plots_json(plots));
   const auto drawn = Json::parse(output_of(python_for(script), script, request), nullptr, false);
   if (!drawn.is_object()) return false;
   for (auto& plot : plots)

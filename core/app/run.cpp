@@ -13,6 +13,7 @@
 #include "experiment/record_set.h"
 #include "experiment/report.h"
 #include "interrupt.h"
+#include "json_text.h"
 #include "progress.h"
 #include "report_files.h"
 
@@ -72,7 +73,7 @@ int run(const RunOptions& options) {
   write_csv(set, out + "/report.csv");  // beside the records: what spreadsheets and browsers read
   write_html(set, out + "/report.html");
   if (options.json) {
-    fmt::print("{}\n", Json{{"out", out}, {"records", set.records}}.dump());
+    fmt::print("{}\n", json_text(Json{{"out", out}, {"records", set.records}}));
     return 0;
   }
   progress.note("results in " + out);

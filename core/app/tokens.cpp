@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "common.h"
 #include "experiment/worst_tokens.h"
+#include "json_text.h"
 #include "utf8.h"
 
 namespace patchbay::app {
@@ -42,7 +43,7 @@ int tokens(const TokensOptions& options) {
   const auto found = find_record(options.run);
   const auto worst = worst_tokens(found, {options.by, options.top, options.text, options.model});
   if (options.json) {
-    fmt::print("{}\n", as_json(found, worst, options.by).dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(as_json(found, worst, options.by)));
     return 0;
   }
   const bool utf8 = unicode_terminal();

@@ -61,6 +61,16 @@ TEST_CASE("report prints the table as Markdown") {
   CHECK_THAT(text, Contains("\n\n\\* the baseline.") && Contains("scored from token 1 on"));
 }
 
+TEST_CASE("a path that is no UTF-8 becomes JSON all the same") {
+  const auto out = experiment().place / "odd\xff", text = experiment().place / "odd\xff.txt";
+  CHECK(test::run_program({"run", experiment().place / "tiny.yaml", "tasks=[memory]", "--quiet", "--json", "--out", out}).code == 0);
+  patchbay::write_file_atomically(text, test::read_file(experiment().text));
+  const auto result = test::run_program({"perplexity", "--model", test::source_path("tests/golden/tiny_llama/gqa_tied.gguf"), "--text", text, "--window", "64", "--json"});
+  INFO(result.err);
+  CHECK(result.code == 0);
+  CHECK_THAT(Json::parse(result.out)["text"].get<std::string>(), Contains("odd\xEF\xBF\xBD.txt"));
+}
+
 TEST_CASE("report of nothing is one line of error") {
   const auto result = patchbay_run("report /nowhere");
   CHECK(result.code == 1);
@@ -133,6 +143,10 @@ TEST_CASE("tokens refuses a text or a model that is not the one measured") {
   CHECK(patchbay_run("tokens " + out + " --by luck").code == 2);
   test::Folder place;
   place.write("records.jsonl", {test::synthetic_record("a", 0)});
+  CHECK_THAT(patchbay_run("tokens " + place.path).out, Contains("no text was scored"));
+  auto sizes_alone = test::synthetic_record("a", 0);
+  sizes_alone["evaluation"] = Json::object();  // what the task memory leaves
+  place.write("records.jsonl", {sizes_alone});
   CHECK_THAT(patchbay_run("tokens " + place.path).out, Contains("no text was scored"));
 }
 

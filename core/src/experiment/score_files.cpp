@@ -49,7 +49,7 @@ TokenScores read_scores(const std::string& path) {
   ScoresHeader header;
   const ScoresHeader expected;
   if (bytes.size() < sizeof header || std::memcmp(bytes.data(), expected.magic, sizeof expected.magic) != 0)
-    throw Error(path, "is not a file of token scores");
+    throw Error(path, "is not a file of token scores", {}, "delete it");
   std::memcpy(&header, bytes.data(), sizeof header);
   const auto n = std::uint64_t{header.windows} * header.per_window;  // below 2^64: both have 32 bits
   const std::uint64_t each = header.has_kl ? 9 : 5, rest = bytes.size() - sizeof header;

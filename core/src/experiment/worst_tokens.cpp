@@ -78,8 +78,8 @@ EvaluationText text_of(const Tokenizer& tokenizer, const Cut& cut, const std::st
 }  // namespace
 
 WorstTokens worst_tokens(const FoundRecord& found, const WorstTokensOptions& options) {
+  const auto scores = scores_of_record(found);  // first: it says when no text was scored
   const auto cut = cut_of(found);
-  const auto scores = scores_of_record(found);
   const auto baseline = baseline_scores(found);
   const auto values = ranking(options.by, scores, baseline);
   const auto tokenizer = tokenizer_of(found, options.model);
