@@ -24,11 +24,25 @@ struct Settings {
   std::vector<Settings> items;                              ///< of a list
   std::vector<std::pair<std::string, Settings>> entries;    ///< of a map, in the order written
 
-  const Settings* find(std::string_view key) const {
-    for (const auto& [name, value] : entries) if (name == key) return &value;
-    return nullptr;
-  }
+  // Defined below: an entry's std::pair asks for them, and only then are Settings complete (Clang insists).
+  Settings();
+  Settings(const Settings&);
+  Settings(Settings&&) noexcept;
+  Settings& operator=(const Settings&);
+  Settings& operator=(Settings&&) noexcept;
+  ~Settings();
+  const Settings* find(std::string_view key) const;
 };
+inline Settings::Settings() = default;
+inline Settings::Settings(const Settings&) = default;
+inline Settings::Settings(Settings&&) noexcept = default;
+inline Settings& Settings::operator=(const Settings&) = default;
+inline Settings& Settings::operator=(Settings&&) noexcept = default;
+inline Settings::~Settings() = default;
+inline const Settings* Settings::find(std::string_view key) const {
+  for (const auto& [name, value] : entries) if (name == key) return &value;
+  return nullptr;
+}
 
 /// What a parameter means. `unit` may be empty.
 struct Doc {
