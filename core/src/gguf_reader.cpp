@@ -246,6 +246,16 @@ TensorInfo read_tensor_info(GgufCursor& in) {
 
 std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
+/// The first tensor, as the file lists them, that does not begin where the one before ends; and where that is.
+std::pair<TensorInfo, std::uint64_t> first_misplaced(const std::vector<TensorInfo>& infos, std::uint64_t alignment) {
+  std::uint64_t expected = 0;
+  for (const TensorInfo& info : infos) {
+    if (info.offset != expected) return {info, expected};
+    expected = padded(info.offset + static_cast<std::uint64_t>(info.tensor.bytes), alignment);
+  }
+  return {infos.back(), expected};
+}
+
 /// The tensors don't lie back to back: says in which way.
 [[noreturn]] void refuse_layout(std::vector<TensorInfo>& infos, const GgufCursor& in, std::uint64_t alignment) {
   const auto where = [](const TensorInfo& info) { return fmt::format("tensor '{}'", info.tensor.name); };
@@ -253,6 +263,7 @@ std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) { return (byt
   const auto unsorted = std::ranges::is_sorted_until(infos, {}, offset);
   const bool in_order = unsorted == infos.end();
   const TensorInfo early = in_order ? infos.front() : *unsorted;
+  const auto [misplaced, expected] = first_misplaced(infos, alignment);
   std::ranges::stable_sort(infos, {}, [](const TensorInfo& info) { return std::pair(info.offset, info.tensor.bytes); });
   std::uint64_t end = 0;
   for (const TensorInfo& info : infos) {
@@ -264,12 +275,8 @@ std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) { return (byt
   if (!in_order) {
     in.fail(where(early), early.at, fmt::format("tensor offsets out of order: {} after a larger one", early.offset));
   }
-  std::uint64_t expected = 0;
-  std::size_t i = 0;
-  while (infos[i].offset == expected) {
-    expected = padded(expected + static_cast<std::uint64_t>(infos[i++].tensor.bytes), alignment);
-  }
-  in.fail(where(infos[i]), infos[i].at, fmt::format("gap between tensors: offset {}", infos[i].offset),
+  const bool gap = misplaced.offset > expected;  // else it is empty, and lies where another begins
+  in.fail(where(misplaced), misplaced.at, fmt::format("{}: offset {}", gap ? "gap between tensors" : "tensors overlap", misplaced.offset),
           fmt::format("{}, back to back with the tensor before, padded to the alignment", expected));
 }
 

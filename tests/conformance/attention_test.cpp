@@ -295,7 +295,7 @@ TEST_CASE("attention: a window counts positions along a tree's branch, not slots
   });
 }
 
-TEST_CASE("attention: no NaN from masked rows, huge scores or scores far below zero") {
+TEST_CASE("attention: no NaN from masked rows, huge scores or scores far below zero (A08)") {
   const auto naive = make<Attention>(PluginSpec{"naive", nullptr});
   for_each_attention([&](Attention& attention) {
     Scene blind;  // a tree that forbids even the row itself, over an empty cache: a row that sees nothing
@@ -318,6 +318,53 @@ TEST_CASE("attention: no NaN from masked rows, huge scores or scores far below z
     scene.spread = 1.0f;
     scene.spec.scale = -6e4f;  // scores of -6e4 and beyond
     require_close(attend(attention, scene), attend(*naive, scene), 0.05);
+  });
+}
+
+// Fault A04: a window one too wide, or one that rolls one step early. Scores are all equal and values name their token, so that the mean
+// tells who was seen.
+TEST_CASE("attention: with a window of 4, token i sees exactly tokens i-3 to i, one at a time and in one piece (A04)") {
+  constexpr std::int64_t kTokens = 7, kWindow = 4;
+  for_each_attention([&](Attention& attention) {
+    for (const char* store : {"contiguous", "paged"}) {
+      Scene scene;
+      scene.spec = spec(2, 1, 8, kWindow);
+      scene.store = store;
+      scene.block_size = "4";
+      Tokens tokens{std::vector<float>(kTokens * 16, 0.0f), std::vector<float>(kTokens * 8, 0.0f), {}};
+      for (std::int64_t i = 0; i < kTokens; ++i) tokens.v.insert(tokens.v.end(), 8, static_cast<float>(1 << i));
+      scene.tokens = {tokens};
+      scene.committed = {0};
+      scene.rows = {kTokens};
+      const auto whole = attend(attention, scene);
+      for (std::int64_t i = 0; i < kTokens; ++i) {
+        float sum = 0;
+        const std::int64_t first = std::max<std::int64_t>(0, i - kWindow + 1);
+        for (std::int64_t j = first; j <= i; ++j) sum += static_cast<float>(1 << j);
+        for (int value = 0; value < 16; ++value) REQUIRE(whole[i * 16 + value] == Approx(sum / static_cast<float>(i - first + 1)));
+        scene.committed = {i};
+        scene.rows = {1};
+        require_same_bits(attend(attention, scene), {whole.begin() + i * 16, whole.begin() + (i + 1) * 16});
+      }
+    }
+  });
+}
+
+// Fault A07: 0 times what lies in unused cells of the pool, which may be NaN (here all memory is, until it is written).
+TEST_CASE("attention: 5 tokens in blocks of 4 over a pool of NaN give finite numbers (A07)") {
+  for_each_attention([](Attention& attention) {
+    for (const char* format : {"fp32", "fp16", "int8"}) {
+      Scene scene;
+      scene.spec = spec(2, 1, 8);
+      scene.store = "paged";
+      scene.block_size = "4";
+      scene.format = format;
+      for (const std::int64_t rows : {5, 1}) {
+        scene.committed = {5 - rows};
+        scene.rows = {rows};
+        for (const float value : attend(attention, scene)) REQUIRE(std::isfinite(value));
+      }
+    }
   });
 }
 

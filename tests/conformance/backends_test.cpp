@@ -360,7 +360,7 @@ TEST_CASE("rms_norm") {
   });
 }
 
-TEST_CASE("rope turns pairs in both layouts and leaves the rest") {
+TEST_CASE("rope turns pairs in both layouts and leaves the rest (A02)") {
   for_each_variant([](Backend& backend, const Variant&) {
     for (const bool interleaved : {false, true}) {
       for (const int dims : {64, 48, 6, 0}) {

@@ -68,7 +68,7 @@ TEST_CASE("RoPE: frequencies and magnitude of every scaling are those of transfo
   }
 }
 
-TEST_CASE("RoPE: Llama 3's three regions, by hand") {
+TEST_CASE("RoPE: Llama 3's three regions, by hand (A03)") {
   // theta 500000, head size 64, factor 8, low 1, high 4, original 8192: wavelengths below 2048 are kept, above 8192 divided by 8.
   const std::vector<double> plain = plain_frequencies(500000.0, 64);
   std::vector<double> scaled = plain;

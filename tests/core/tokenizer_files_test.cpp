@@ -212,7 +212,7 @@ TEST_CASE("a folder: what tokenizer_config.json and generation_config.json add")
   CHECK_THROWS_WITH(load_tokenizer(file.folder().path), Catch::Contains("tokenizer_config.json: /eos_token: '<gone>' is not in the vocabulary"));
 }
 
-TEST_CASE("long runs take bounded time in every model") {
+TEST_CASE("long runs take bounded time in every model (T05)") {
   const std::vector<std::string> units = {"a", " ", "\n", "\xE7\x95\x8C", "\xCC\x81", "\xCC\x81\xCC\xA3", "7", "ab ", "<|", "\xE2\x96\x81", "\xFF"};
   for (const char* name : {"gpt2.json", "llama2.json", "gemma.json", "t5.json", "albert.json", "deepseek_v3.gguf", "spm_bpe.gguf", "spm_unigram.gguf"}) {
     const auto tokenizer = load_tokenizer(golden(name));

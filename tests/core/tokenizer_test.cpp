@@ -118,7 +118,7 @@ TEST_CASE("every reference text, token for token") {
   CHECK_THROWS_WITH(tokenizer->piece(49152, true), Catch::Contains("outside the vocabulary"));
 }
 
-TEST_CASE("a megabyte of any one class, on a thread with a small stack, in linear time") {
+TEST_CASE("a megabyte of any one class, on a thread with a small stack, in linear time (T05)") {
   const std::string model = test::smollm2_path();
   PATCHBAY_NEEDS(model, "SmolLM2-135M-Instruct.Q4_1.gguf");
   struct Job {

@@ -26,7 +26,7 @@ class RopeReader {
       expect_keys(keys, {"factor"});
       rope.dynamic_factor = keys.positive("factor");
       rope.original_context = model_.context;
-      context_ = static_cast<std::int64_t>(static_cast<double>(model_.context) * rope.dynamic_factor);
+      context_ = stretched(static_cast<double>(model_.context), rope.dynamic_factor);
       if (rope.dims < 4) keys.fail("rope_type", "dynamic cannot turn " + std::to_string(rope.dims) + " values", "4 or more");
     } else if (type == "llama3") {
       expect_keys(keys, {"factor", "low_freq_factor", "high_freq_factor"});
@@ -44,6 +44,7 @@ class RopeReader {
   }
 
  private:
+  static std::int64_t stretched(double context, double factor) { return static_cast<std::int64_t>(std::min(context * factor, 0x1p40)); }
   /// Every key of a scaling changes the computation: one that its type does not know is refused.
   static void expect_keys(const JsonKeys& keys, std::set<std::string_view> known) {
     known.insert({"rope_type", "type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings"});
@@ -71,7 +72,7 @@ class RopeReader {
       magnitude = of("mscale") / of("mscale_all_dim");
     }
     rope.magnitude = static_cast<float>(keys.positive_or("attention_factor", magnitude));
-    context_ = std::max(model_.context, static_cast<std::int64_t>(yarn.factor * yarn.original_context));
+    context_ = std::max(model_.context, stretched(yarn.original_context, yarn.factor));
   }
 
   void scale_by_long_rope(Rope& rope, std::vector<double>& frequencies, const JsonKeys& keys) const {

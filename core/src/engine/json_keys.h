@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "patchbay/error.h"
+#include "utf8.h"
 
 namespace patchbay {
 
@@ -16,7 +17,7 @@ class JsonKeys {
     if (!map.is_object()) throw Error(where_, "is not a map");
   }
   [[noreturn]] void fail(std::string_view key, std::string problem, std::string allowed = {}) const {
-    throw Error(where_ + ": " + std::string(key), std::move(problem), std::move(allowed));
+    throw Error(where_ + ": " + escaped(key), escaped(problem), std::move(allowed));  // both may quote the file
   }
   /// Null where the key is missing or null.
   const nlohmann::json* find(std::string_view key) const {
@@ -28,13 +29,15 @@ class JsonKeys {
     if (!value) fail(key, "missing key");
     return *value;
   }
-  std::int64_t count(std::string_view key) const {
+  std::int64_t count(std::string_view key, std::int64_t largest = std::int64_t{1} << 30) const {
     const nlohmann::json& value = at(key);
-    if (!value.is_number_integer() || value < 1 || value > (1 << 30))
-      fail(key, "is " + value.dump(), "a whole number, 1 to 2^30");
+    if (!value.is_number_integer() || value < 1 || value > largest)
+      fail(key, "is " + value.dump(), "a whole number, 1 to " + std::to_string(largest));
     return value.get<std::int64_t>();
   }
-  std::int64_t count_or(std::string_view key, std::int64_t otherwise) const { return find(key) ? count(key) : otherwise; }
+  std::int64_t count_or(std::string_view key, std::int64_t otherwise, std::int64_t largest = std::int64_t{1} << 30) const {
+    return find(key) ? count(key, largest) : otherwise;
+  }
   double positive(std::string_view key) const {
     const nlohmann::json& value = at(key);
     if (!value.is_number() || !(value.get<double>() > 0) || !std::isfinite(value.get<double>()))

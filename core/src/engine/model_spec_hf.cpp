@@ -55,13 +55,18 @@ class Reader {
     }
   }
 
-  int number(std::string_view key) const { return static_cast<int>(keys_.count(key)); }
+  /// Bounds far above every model: lists are made this long before a tensor can show that a number is wrong.
+  static constexpr std::int64_t kMostLayers = 1 << 14, kLargestHead = 1 << 16, kLargestExtent = 1 << 24;
+  int number(std::string_view key, std::int64_t largest = kLargestExtent) const { return static_cast<int>(keys_.count(key, largest)); }
+  int number_or(std::string_view key, int otherwise, std::int64_t largest = kLargestExtent) const {
+    return static_cast<int>(keys_.count_or(key, otherwise, largest));
+  }
 
   void read_sizes() {
     spec_.architecture = model_.model_type;
-    spec_.layers = number(model_.gpt2 ? "n_layer" : "num_hidden_layers");
+    spec_.layers = number(model_.gpt2 ? "n_layer" : "num_hidden_layers", kMostLayers);
     spec_.hidden = number(model_.gpt2 ? "n_embd" : "hidden_size");
-    spec_.ffn = model_.gpt2 ? static_cast<int>(keys_.count_or("n_inner", 4 * spec_.hidden)) : number("intermediate_size");
+    spec_.ffn = model_.gpt2 ? number_or("n_inner", 4 * spec_.hidden) : number("intermediate_size");
     spec_.context = keys_.count(model_.gpt2 ? "n_positions" : "max_position_embeddings");
     spec_.vocabulary = number("vocab_size");
     spec_.norm = model_.gpt2 ? Norm::layer : Norm::rms;
@@ -84,15 +89,15 @@ class Reader {
 
   void read_attention() {
     spec_.heads = number(model_.gpt2 ? "n_head" : "num_attention_heads");
-    spec_.kv_heads = model_.gpt2 ? spec_.heads : static_cast<int>(keys_.count_or("num_key_value_heads", spec_.heads));
+    spec_.kv_heads = model_.gpt2 ? spec_.heads : number_or("num_key_value_heads", spec_.heads);
     if (spec_.heads % spec_.kv_heads)
       keys_.fail("num_key_value_heads", "is " + std::to_string(spec_.kv_heads), "a divisor of " + std::to_string(spec_.heads));
     if (!keys_.find("head_dim") && !model_.explicit_head_size && spec_.hidden % spec_.heads) {
       keys_.fail("num_attention_heads", "is " + std::to_string(spec_.heads),
                  "a divisor of hidden_size, " + std::to_string(spec_.hidden));
     }
-    spec_.head_size =
-        model_.explicit_head_size ? number("head_dim") : static_cast<int>(keys_.count_or("head_dim", spec_.hidden / spec_.heads));
+    spec_.head_size = model_.explicit_head_size ? number("head_dim", kLargestHead)
+                                                : number_or("head_dim", spec_.hidden / spec_.heads, kLargestHead);
     const double divisor = model_.gemma ? keys_.positive("query_pre_attn_scalar") : spec_.head_size;
     spec_.attention_scale = static_cast<float>(1 / std::sqrt(divisor));
     spec_.attention_soft_cap = static_cast<float>(keys_.positive_or("attn_logit_softcapping", 0));
@@ -175,13 +180,14 @@ class Reader {
   Rope scaled_rope(const JsonKeys* scaling, double base) {
     const double turned = scaling && scaling->find("partial_rotary_factor") ? scaling->positive("partial_rotary_factor")
                                                                             : keys_.positive_or("partial_rotary_factor", 1);
+    if (turned > 1) keys_.fail("partial_rotary_factor", "is above 1", "at most 1: the whole head");
     HfRopeModel rope;
     rope.base = base;
     rope.dims = static_cast<int>(spec_.head_size * turned);
     rope.context = spec_.context;
     rope.original_context = keys_.count_or("original_max_position_embeddings", 0);
     rope.phi3 = model_.model_type == "phi3";
-    if (turned > 1 || rope.dims % 2) {
+    if (rope.dims % 2) {
       keys_.fail("partial_rotary_factor", "turns " + std::to_string(rope.dims) + " values", "an even number up to the head size");
     }
     return read_hf_rope(scaling, rope, spec_.context);
