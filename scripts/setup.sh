@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache git pkg-config
   libboost-dev libboost-filesystem-dev libyaml-cpp-dev libpcre2-dev libicu-dev nlohmann-json3-dev libcli11-dev libfmt-dev
-  libxtensor-dev catch2
+  libxtensor-dev catch2 doxygen
   python3 python3-venv
 )
 

@@ -40,7 +40,11 @@ class StoppableProgress : public TerminalProgress {
 
 std::size_t kept_runs(const std::string& out) {
   const std::string folders[] = {out};
-  return std::filesystem::exists(out + "/records.jsonl") && !read_records(out).empty() ? read_record_set(folders).records.size() : 0;
+  try {
+    return read_record_set(folders).records.size();
+  } catch (const Error&) {
+    return 0;  // none yet, or all of other settings
+  }
 }
 
 /// As 128 + the signal, which is how shells say it.

@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "experiment/files.h"
+#include "experiment/record_set.h"
 #include "experiment/records.h"
 #include "experiment/report.h"
 #include "experiment/session_pool.h"
@@ -135,6 +136,25 @@ TEST_CASE("a decoder changes speed, not quality: one result serves both, and gre
     for (std::size_t p = 0; p < 2; ++p) CHECK(records[i]["outputs"][p]["tokens"] == records[i + 1]["outputs"][p]["tokens"]);
   }
   CHECK(std::distance(fs::directory_iterator(place.path + "/out/scores"), {}) == 4);
+}
+
+TEST_CASE("resuming with other settings and back shows the records that were asked for, and says what is measured again") {
+  Place place;
+  const auto out = place.path + "/out";
+  auto plan = place.plan("base: {activations: fp32}\nsweep: {kv_store.format: [fp32, int8]}", "[perplexity]");
+  const auto three = run(plan, out);
+  auto fewer = plan;
+  fewer.evaluation.chunks = 2;
+  Quiet progress;
+  const auto two = run(fewer, out, true, &progress);
+  CHECK_THAT(progress.notes.front(), Catch::Contains("2 of 2 runs of this folder are measured again") && Catch::Contains("windows"));
+  REQUIRE(two[0]["hash"] != three[0]["hash"]);
+  CHECK(run(plan, out, true) == three);
+  const std::string folders[] = {out};
+  const auto set = read_record_set(folders);
+  REQUIRE(set.records.size() == 2);
+  CHECK(set.records == three);  // the newest of these settings are of two windows
+  CHECK(set.sources[0].left_out == 2);
 }
 
 TEST_CASE("resuming computes what is missing and keeps the rest, even without the baseline's kept states") {

@@ -111,6 +111,23 @@ TEST_CASE("the newest record of each planned run counts, in the plan's order") {
   CHECK(read({place.path}).records.size() == 3);
 }
 
+TEST_CASE("a plan that knows its runs' hashes takes no record of other windows, baseline or code") {
+  Folder place;
+  auto two = synthetic_record("w2", 0), four = synthetic_record("w4", 0), other = synthetic_record("o4", 1);
+  place.write("records.jsonl", {two, other, four});  // the newest of run 0 is of four windows
+  const auto with = [&](const char* first, const char* second) {
+    const Json plan = {{"runs", {{{"config", two["config"]}, {"hash", first}}, {{"config", other["config"]}, {"hash", second}}}}};
+    write_file_atomically(place / "experiment.json", Json{{"name", "x"}, {"plan", plan}}.dump());
+  };
+  with("w2", "o2");
+  const auto set = read({place.path});
+  REQUIRE(set.records.size() == 1);
+  CHECK(set.records[0]["hash"] == "w2");
+  CHECK_THAT(report_text(set, false), Catch::Contains("1 of 2 runs are finished") && Catch::Contains("2 older records"));
+  with("w8", "o8");
+  CHECK_THAT(message_of([&] { read({place.path}); }), Catch::Contains("3 records of other settings or code") && Catch::Contains("--resume"));
+}
+
 TEST_CASE("the baseline again has the baseline's settings and is not taken for it; a report's differences are one family") {
   Folder place;
   auto base = synthetic_record("a", 0, true), again = synthetic_record("n", 0), other = synthetic_record("b", 1), third = synthetic_record("c", 2);

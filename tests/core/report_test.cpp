@@ -67,6 +67,9 @@ TEST_CASE("values show the digits that their interval supports") {
   CHECK(plus_minus(1234.5, 30) == "1234 ±30");
   CHECK(plus_minus(95.1, 0) == "95.1");
   CHECK(plus_minus(0, 0) == "0");
+  CHECK(plus_minus(306, 59306362) == "306 ±?");
+  CHECK(plus_minus(-40, 4395) == "-40 ±?");
+  CHECK(plus_minus(50000, 2000) == "50000 ±2000");
   CHECK(plus_minus(3.1e-9, 2e-10) == "3.1e-09 ±2e-10");
 }
 

@@ -38,10 +38,11 @@ class Experiment {
         inputs_(read_inputs(plan, *make_tokenizer(*file_))), model_hash_(sha256_of_files(file_->paths())) {
     for (const auto& run : plan_.runs) hashes_.push_back(run_hash(run));
     if (plan.has("throughput")) calibrations_.emplace(options.recalibrate);
-    folder_.write_experiment(Json{{"name", plan.name}, {"yaml", Json::parse(plan.yaml_json)}, {"plan", Json::parse(plan_json(plan))}}.dump(2));
+    write_plan();
   }
 
   std::vector<Json> run() {
+    note_changes();
     std::vector<Json> records;
     for (const auto& hash : hashes_) {
       if (folder_.find(hash)) continue;
@@ -73,6 +74,13 @@ class Experiment {
   }
 
  private:
+  /// The plan with the hash of each run, by which reports know the records that were asked for from those of other settings or code.
+  void write_plan() const {
+    auto plan = Json::parse(plan_json(plan_));
+    for (std::size_t i = 0; i < hashes_.size(); ++i) plan["runs"][i]["hash"] = hashes_[i];
+    folder_.write_experiment(Json{{"name", plan_.name}, {"yaml", Json::parse(plan_.yaml_json)}, {"plan", plan}}.dump(2));
+  }
+
   // --- what a result was computed from
 
   /// All that the scores of a text depend on.
@@ -104,6 +112,24 @@ class Experiment {
       identity["throughput"] = {plan_.repeat, options_.threads, plan_.evaluation.prefill_tokens, inputs_.text.sha256,
                                 nlohmann::json::parse(plan_.runs[0].config_json)};  // speeds are compared with the baseline's
     return identity_hash(identity);
+  }
+
+  /// Says why runs that the folder holds are measured again.
+  void note_changes() const {
+    std::int64_t other_code = 0, other_settings = 0;
+    for (std::size_t i = 0; i < hashes_.size(); ++i) {
+      if (folder_.find(hashes_[i])) continue;
+      const auto older = folder_.newest(Json::parse(plan_.runs[i].config_json), plan_.runs[i].noise);
+      if (!older) continue;
+      const auto& code = older->at("environment");
+      const bool same_code = code.value("sources", "") == environment_.sources && code.value("build_id", "") == environment_.build_id;
+      ++(same_code ? other_settings : other_code);
+    }
+    const auto note = [&](std::int64_t runs, const char* reason) {
+      if (runs > 0) progress_.note(fmt::format("{} of {} runs of this folder {} measured again: {}", runs, hashes_.size(), runs == 1 ? "is" : "are", reason));
+    };
+    note(other_code, "the code of the core or of a plugin is not that of their records (every source file counts, a new plugin's too)");
+    note(other_settings, "the text, the windows, the tasks, the baseline, threads or another setting of the experiment is not that of their records");
   }
 
   /// A record's hash does not know the machine, and another commit may hold the same code: say so.

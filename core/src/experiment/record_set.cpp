@@ -8,6 +8,7 @@
 
 #include "experiment/comparisons.h"
 #include "experiment/run_reference.h"
+#include "experiment/text_table.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -85,9 +86,11 @@ Json planned_runs(const std::string& folder, RecordSource& source) {
 /// A record, and its run's number.
 using Numbered = std::pair<std::int64_t, Json>;
 
-/// The newest record of each run, in the plan's order.
-std::vector<Numbered> current(std::vector<Json> records, const Json& runs) {
+/// The newest record of each run, in the plan's order. A plan that knows the hashes of its runs takes no other record: one with
+/// the same settings may be of another text, baseline or code.
+std::vector<Numbered> current(std::vector<Json> records, const Json& runs, const std::string& folder) {
   std::vector<Numbered> chosen;
+  bool hashed = false;
   // The baseline again has the baseline's settings, and is told from it by `noise`.
   const auto newest = [&](const char* key, const Json& run, const Json& value) {
     return std::find_if(records.rbegin(), records.rend(), [&](const Json& r) {
@@ -97,7 +100,8 @@ std::vector<Numbered> current(std::vector<Json> records, const Json& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
     if (!run.is_object() || !run.contains("config")) continue;
-    const auto found = newest("config", run, run["config"]);
+    hashed = hashed || run.contains("hash");
+    const auto found = run.contains("hash") ? newest("hash", run, run["hash"]) : newest("config", run, run["config"]);
     if (found == records.rend()) continue;
     auto& record = chosen.emplace_back(static_cast<std::int64_t>(i) + 1, *found).second;
     // A record kept from before a change of the sweep has that sweep's labels.
@@ -105,6 +109,10 @@ std::vector<Numbered> current(std::vector<Json> records, const Json& runs) {
     if (run.contains("name") && run["name"].is_string()) record["run"] = run["name"];
   }
   if (!chosen.empty()) return chosen;
+  if (hashed) {
+    throw Error(escaped(folder), fmt::format("no run of the experiment as it was last run is finished; it holds {} of other settings or code", counted(std::ssize(records), "record")), {},
+                "go on with `patchbay run FILE --out " + escaped(folder) + " --resume`, with the settings that are wanted");
+  }
   for (auto& record : records)
     if (&*newest("run", record, record["run"]) == &record) chosen.emplace_back(std::ssize(chosen) + 1, record);
   return chosen;
@@ -213,7 +221,7 @@ RecordSet read_record_set(std::span<const std::string> folders) {
     const auto runs = planned_runs(folder, source);
     source.planned = static_cast<std::int64_t>(runs.size());
     const auto all = records.size();
-    auto chosen = current(std::move(records), runs);
+    auto chosen = current(std::move(records), runs, folder);
     source.left_out = static_cast<std::int64_t>(all - chosen.size());
     set.source_of.insert(set.source_of.end(), chosen.size(), set.sources.size());
     for (auto& [number, record] : chosen) {

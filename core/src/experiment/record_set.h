@@ -32,8 +32,8 @@ struct RecordSet {
   std::vector<std::int64_t> numbers;   ///< per record: as the source's plan counts its runs; without a plan, as they stand here
 };
 
-/// Of each folder (or records.jsonl) the newest record of each run that its experiment.json plans; without that file, the newest of
-/// each run's name. @throws Error for a folder without records, one given twice, or a record that is not sound.
+/// Of each folder (or records.jsonl) the newest record of each run that its experiment.json plans, by the hash that stands there;
+/// without that file, the newest of each run's name. @throws Error for a folder without records, one given twice, or a record that is not sound.
 PATCHBAY_API RecordSet read_record_set(std::span<const std::string> folders);
 
 /// The same for one report: every difference from the baseline has its NAME_p_adjusted, all of the set being one family.

@@ -123,6 +123,14 @@ std::optional<Json> RecordFolder::find(const std::string& hash) const {
   return found == by_hash_.end() ? std::nullopt : std::optional<Json>(found->second);
 }
 
+std::optional<Json> RecordFolder::newest(const Json& config, bool noise) const {
+  const Json* found = nullptr;
+  const auto started = [](const Json& record) { return record.value("environment", Json::object()).value("started", ""); };
+  for (const auto& [hash, record] : by_hash_)
+    if (record.value("config", Json()) == config && record.value("noise", false) == noise && (!found || started(record) > started(*found))) found = &record;
+  return found ? std::optional<Json>(*found) : std::nullopt;
+}
+
 std::string RecordFolder::timings_path() const { return (fs::path(path_) / "timings.jsonl").string(); }
 
 void RecordFolder::add(const Json& record) {

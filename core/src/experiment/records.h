@@ -26,6 +26,8 @@ class PATCHBAY_API RecordFolder {
   std::string timings_path() const;
   /// The finished record of that hash.
   std::optional<Json> find(const std::string& hash) const;
+  /// The record of that configuration that was begun last, whatever its hash.
+  std::optional<Json> newest(const Json& config, bool noise) const;
   /// @throws Error when the disk is full; what was there before stays whole.
   void add(const Json& record);
   void write_experiment(const std::string& json) const;

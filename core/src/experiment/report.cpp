@@ -16,6 +16,8 @@
 namespace patchbay {
 namespace {
 
+constexpr double kBoundless = 1000;  ///< half-widths and noise beyond it, in percent, are not shown as figures
+
 /// A column of the table: which metric, under which title, times what.
 struct Column {
   const char* metric;
@@ -72,6 +74,9 @@ std::string plain(double value) {
   if (std::fabs(value) >= 100 || value == std::floor(value)) return fmt::format("{:.0f}", value);
   return fmt::format("{:.2f}", value);
 }
+
+/// An interval that says nothing: two disturbed rounds make Student's t give widths of millions of percent.
+bool is_boundless(double value, double half_width) { return half_width > kBoundless && half_width > kBoundless / 100 * std::fabs(value); }
 
 std::string cell(const Json& record, const Column& column, bool with_interval) {
   const auto* value = metric_of(record, column.metric);
@@ -135,11 +140,18 @@ double noise_of(std::span<const Json> records, const char* metric) {
   return largest;
 }
 
+std::string boundless_legend(std::span<const Json> records) {
+  const bool any = std::ranges::any_of(records, [](const Json& record) {
+    return std::ranges::any_of(kColumns, [&](const Column& column) { return cell(record, column, true).find("±?") != std::string::npos; });
+  });
+  return any ? "±?: the rounds differ too much to tell (an interval of more than ten times the value): raise repeat, or wait for a quiet machine.\n" : "";
+}
+
 std::string noise_legend(std::span<const Json> records) {
   if (std::ranges::none_of(records, is_noise)) return "";
   std::string text = "Baseline again, noise alone: ";
   const double prefill = noise_of(records, "prefill_speed_ratio"), decode = noise_of(records, "decode_speed_ratio");
-  const auto percent = [](double value) { return fmt::format("{:.{}f}%", value, value < 10 ? 1 : 0); };
+  const auto percent = [](double value) { return value > kBoundless ? fmt::format("more than {:.0f}%", kBoundless) : fmt::format("{:.{}f}%", value, value < 10 ? 1 : 0); };
   const bool timed = prefill >= 0 || decode >= 0;
   if (timed)
     text += fmt::format("differences of speed up to {}{}{} mean nothing here", prefill >= 0 ? percent(prefill) + " (prefill)" : "",
@@ -193,6 +205,7 @@ std::string title_of(std::string name) {
 
 std::string plus_minus(double value, double half_width) {
   if (!std::isfinite(value) || !std::isfinite(half_width)) return fmt::format("{}", value);
+  if (is_boundless(value, half_width)) return fmt::format("{:.0f} ±?", value);
   if (half_width < 1e-12) return std::fabs(value) < 1e-12 ? "0" : fmt::format("{:.4g}", value);
   // Two digits of the half-width are worth showing where they begin with 10 to 34, else one.
   const int magnitude = static_cast<int>(std::floor(std::log10(half_width)));
@@ -238,7 +251,7 @@ std::string report_legend(std::span<const Json> all) {
   const auto runs = without_noise({all.begin(), all.end()});
   const std::span<const Json> records = runs.empty() ? all : std::span<const Json>(runs);
   const auto shown = [&](const char* metric) { return shows(all, metric); };
-  std::string text = "* the baseline. ± is half of a 95% interval.\n" + comparisons_legend(records) + noise_legend(all);
+  std::string text = "* the baseline. ± is half of a 95% interval.\n" + boundless_legend(all) + comparisons_legend(records) + noise_legend(all);
   if (shown("perplexity") || shown("kl_nats")) text += quality_legend(records);
   if (shown("kl_nats") && common_text(records, {"config", "activations"}) != "fp32")
     text += "  Activations are rounded to 8 bits: that alone sets runs apart (SmolLM2: by 3 to 4 10^-3 nats), whatever differs "
