@@ -1,5 +1,5 @@
-// patchbay check FILE: is this model file, experiment, description of a model (configs/models) or tokenizer.json sound? 0, or 1 with one
-// line of reason.
+// patchbay check FILE: is this model (a file or a folder), experiment, description of a model (configs/models) or tokenizer.json sound? 0,
+// or 1 with one line of reason.
 //
 // --json: {"file", "kind": "model", "config", "model description" or "tokenizer", "valid", "reason" where not valid, "warnings": [..]}.
 #include <fmt/core.h>
@@ -55,9 +55,9 @@ void warn_of_trailing_bytes(const ModelFile& file, std::vector<std::string>& war
 
 /// A vocabulary of a kind that is known here is read to its last merge; of another kind only the container can be judged.
 void check_tokenizer(const ModelFile& file, std::vector<std::string>& warnings) {
-  if (file.find("tokenizer.ggml.model") == nullptr) return;
+  if (file.find("tokenizer.ggml.model") == nullptr && file.folder().empty()) return;
   try {
-    make_tokenizer(file);
+    if (!make_tokenizer(file)->knows_text()) warnings.push_back("without tokenizer.json its tokens are numbers alone");
   } catch (const Error& error) {
     // A kind of tokenizer that is not known here is no fault of the file.
     if (!error.problem().starts_with("unknown tokenizer") && !error.problem().starts_with("unknown pre-tokenizer")) throw;
@@ -130,7 +130,8 @@ int check(const CheckOptions& options) {
     fmt::print(stderr, "{}\n", reason);
     return 1;
   }
-  fmt::print("{}: a sound {}\n", printable(options.file), kind == "model" ? "model file" : kind);
+  const std::string whole = std::filesystem::is_directory(options.file) ? "model folder" : "model file";
+  fmt::print("{}: a sound {}\n", printable(options.file), kind == "model" ? whole : kind);
   return 0;
 }
 

@@ -15,6 +15,7 @@ struct ModelOptions {
   std::vector<std::string> assignments;  ///< key=value
   bool json = false;
 };
+struct ConvertCommandOptions { std::string in, out, type; bool force = false, json = false; };   ///< type: f32, f16, bf16; "": as stored
 struct ListOptions { std::string what; bool json = false, verbose = false; };   ///< what: "" all, a kind, or "kernels"
 struct DescribeOptions { std::string name; bool json = false; bool markdown = false; };
 struct CheckOptions { std::string file; bool json = false; };
@@ -64,6 +65,7 @@ struct TokensOptions {
   bool json = false;
 };
 
+int convert(const ConvertCommandOptions&);
 int list(const ListOptions&);
 int describe(const DescribeOptions&);
 int check(const CheckOptions&);

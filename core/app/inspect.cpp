@@ -1,7 +1,7 @@
-// patchbay inspect MODEL: what a model file holds. Settings, where given, are checked against it (shapes, formats), as `plan`
+// patchbay inspect MODEL: what a model file or folder holds. Settings, where given, are checked against it (shapes, formats), as `plan`
 // does.
 //
-// --json: {"file", "gguf_version", "file_bytes", "architecture", "name", "hyperparameters": {..}, "tokenizer": {..},
+// --json: {"file", "form": "gguf" or "safetensors", "gguf_version" of GGUF, "file_bytes", "architecture", "name", "hyperparameters": {..}, "tokenizer": {..},
 // "parameters", "weights_bytes", "bits_per_weight",
 // "types": [{"type", "tensors", "parameters", "bytes", "bits_per_weight", "computed"}]} and with --tensors
 // "tensors": [{"name", "type", "shape", "bytes"}], shapes as in the file: the first extent varies fastest.
@@ -12,6 +12,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "json_file.h"
 #include "utf8.h"
 
 namespace patchbay::app {
@@ -69,15 +70,36 @@ json types_json(const ModelFile& file) {
   return types;
 }
 
-json summary(const ModelFile& file) {
+void describe_gguf(const ModelFile& file, json& result) {
   const std::string architecture(file.maybe_string("general.architecture").value_or(""));
-  std::int64_t parameters = 0, bytes = 0;
-  for (const FileTensor& tensor : file.tensors()) parameters += parameters_of(tensor), bytes += tensor.bytes;
-  json result = {{"file", file.path()}, {"gguf_version", file.version()}, {"file_bytes", file.file_bytes()}};
+  result["gguf_version"] = file.version();
   result["architecture"] = architecture;
   if (const auto name = file.maybe_string("general.name")) result["name"] = *name;
   if (!architecture.empty()) result["hyperparameters"] = values_under(file, architecture + ".");
   result["tokenizer"] = values_under(file, "tokenizer.ggml.");
+}
+
+/// config.json's keys, and what the tokenizer's files come to. Tensors without a model have what "__metadata__" says.
+void describe_folder(const ModelFile& file, json& result) {
+  result["architecture"] = "";
+  result["tokenizer"] = json::object();
+  if (file.folder().empty()) {
+    result["metadata"] = values_under(file, "");
+    return;
+  }
+  result["hyperparameters"] = JsonFile(file.folder() + "/config.json").value();
+  result["architecture"] = result["hyperparameters"]["model_type"];
+  const auto tokenizer = make_tokenizer(file);
+  if (!tokenizer->knows_text()) return;
+  result["tokenizer"] = {{"tokens", tokenizer->size()}, {"bos_token_id", tokenizer->bos()}, {"eos_token_id", tokenizer->eos()}};
+}
+
+json summary(const ModelFile& file) {
+  const bool gguf = file.form() == FileForm::gguf;
+  std::int64_t parameters = 0, bytes = 0;
+  for (const FileTensor& tensor : file.tensors()) parameters += parameters_of(tensor), bytes += tensor.bytes;
+  json result = {{"file", file.path()}, {"form", gguf ? "gguf" : "safetensors"}, {"file_bytes", file.file_bytes()}};
+  gguf ? describe_gguf(file, result) : describe_folder(file, result);
   result["parameters"] = parameters;
   result["weights_bytes"] = bytes;
   result["bits_per_weight"] = bits_per_weight(bytes, parameters);
@@ -104,13 +126,15 @@ void print_group(const char* title, const json& values) {
 void print(const json& model) {
   fmt::print("{}\n", escaped(model["file"].get<std::string>()));
   if (model.contains("name")) fmt::print("  {:<36} {}\n", "name", shown(model["name"]));
-  fmt::print("  {:<36} GGUF version {}, {} bytes\n", "container", model["gguf_version"].dump(), model["file_bytes"].dump());
+  const std::string form = model.contains("gguf_version") ? "GGUF version " + model["gguf_version"].dump() : "safetensors";
+  fmt::print("  {:<36} {}, {} bytes\n", "container", form, model["file_bytes"].dump());
   fmt::print("  {:<36} {}\n", "architecture", shown(model["architecture"]));
   fmt::print("  {:<36} {:.1f} million\n", "parameters", model["parameters"].get<double>() / 1e6);
   fmt::print("  {:<36} {:.1f} MB, {:.3f} bits per weight\n", "weights", model["weights_bytes"].get<double>() / 1e6,
              model["bits_per_weight"].get<double>());
   print_group("architecture", model.value("hyperparameters", json::object()));
   print_group("tokenizer", model["tokenizer"]);
+  print_group("metadata", model.value("metadata", json::object()));
   fmt::print("\n{:<12} {:>8} {:>14} {:>14} {:>8}\n", "type", "tensors", "parameters", "bytes", "bits");
   for (const json& type : model["types"]) {
     fmt::print("{:<12} {:>8} {:>14} {:>14} {:>8.3f}{}\n", type["type"].get<std::string>(), type["tensors"].dump(),

@@ -43,7 +43,8 @@ int logits(const LogitsOptions& options) {
     return 0;
   }
   for (const Token token : top) {
-    fmt::print("{:>8}  {:>10.5f}  {}\n", token, row[token], printable(session->tokenizer().piece(token, true)));
+    const std::string text = session->tokenizer().knows_text() ? printable(session->tokenizer().piece(token, true)) : "";
+    fmt::print("{:>8}  {:>10.5f}  {}\n", token, row[token], text);
   }
   return 0;
 }

@@ -73,7 +73,7 @@ void threads(CLI::App& command, int& count) {
   command.add_option("--threads", count, "Threads; 0: all cores")->check(CLI::Range(0, kMaxThreads));
 }
 void model(CLI::App& command, ModelOptions& options) {
-  command.add_option("--model", options.model, "A GGUF file, or the name of a file in configs/models")->required();
+  command.add_option("--model", options.model, "A GGUF file, a Hugging Face folder, or the name of a file in configs/models")->required();
   threads(command, options.threads);
   json_flag(command, options.json);
 }
@@ -121,7 +121,9 @@ void add_check(CLI::App& app, Outcome& outcome) {
   add<CheckOptions>(
       app, outcome, "check", "Whether a model file or an experiment is sound: 0, or 1 and the reason",
       [](CLI::App& command, CheckOptions& options) {
-        path(command, "file", options.file, "A model file, the name of a model, an experiment or a description in configs/models (.yaml), a tokenizer.json")->required();
+        path(command, "file", options.file,
+             "A model (GGUF, a Hugging Face folder, safetensors), its name, an experiment or a description in configs/models (.yaml), a tokenizer.json")
+            ->required();
         json_flag(command, options.json);
       },
       check);
@@ -129,9 +131,9 @@ void add_check(CLI::App& app, Outcome& outcome) {
 
 void add_inspect(CLI::App& app, Outcome& outcome) {
   add<InspectOptions>(
-      app, outcome, "inspect", "What a model file holds",
+      app, outcome, "inspect", "What a model file or folder holds",
       [](CLI::App& command, InspectOptions& options) {
-        command.add_option("model,--model", options.model.model, "A GGUF file, or the name of a file in configs/models")
+        command.add_option("model,--model", options.model.model, "A GGUF file, a Hugging Face folder, or the name of a file in configs/models")
             ->required();
         threads(command, options.model.threads);
         json_flag(command, options.model.json);
@@ -139,6 +141,18 @@ void add_inspect(CLI::App& app, Outcome& outcome) {
         assignments(command, options.model.assignments);
       },
       inspect);
+}
+
+void add_convert(CLI::App& app, Outcome& outcome) {
+  add<ConvertCommandOptions>(app, outcome, "convert", "A Hugging Face folder as a GGUF file, or a GGUF file as a folder",
+                             [](CLI::App& command, ConvertCommandOptions& options) {
+                               path(command, "in", options.in, "A Hugging Face folder, or a GGUF file (or its name in configs/models)")->required();
+                               path(command, "out", options.out, "What to write: of a folder a GGUF file, of a GGUF file a folder")->required();
+                               command.add_option("--type", options.type, "Of the weight matrices; else as they are stored, quantised ones as f16")
+                                   ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+                               command.add_flag("--force", options.force, "Replace what is there");
+                               json_flag(command, options.json);
+                             }, convert);
 }
 
 void add_tokenize(CLI::App& app, Outcome& outcome) {
@@ -370,6 +384,7 @@ int run_command(int argc, char** argv) {
   add_describe(app, outcome);
   add_check(app, outcome);
   add_inspect(app, outcome);
+  add_convert(app, outcome);
   add_tokenize(app, outcome);
   add_logits(app, outcome);
   add_generate(app, outcome);

@@ -39,7 +39,7 @@ std::string known_models() {
   }
   std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  return fmt::format("a GGUF file{}{}", names.empty() ? "" : ", or one of: ", fmt::join(names, ", "));
+  return fmt::format("a GGUF file, a Hugging Face folder{}{}", names.empty() ? "" : ", or one of: ", fmt::join(names, ", "));
 }
 
 std::string scalar(const Settings& description, const std::string& path, std::string_view key) {
@@ -101,8 +101,11 @@ std::string find_described_model(const std::string& description) { return descri
 
 std::string find_model(const std::string& file_or_name) {
   if (file_or_name.empty()) throw Error("model", "is empty", known_models());
-  if (fs::is_regular_file(file_or_name)) return file_or_name;
-  const bool is_path = file_or_name.find('/') != std::string::npos || file_or_name.ends_with(".gguf");
+  if (fs::is_regular_file(file_or_name) || fs::is_regular_file(fs::path(file_or_name) / "config.json")) return file_or_name;
+  const bool is_path = file_or_name.find('/') != std::string::npos || file_or_name.ends_with(".gguf") || file_or_name.ends_with(".safetensors");
+  if (is_path && fs::is_directory(file_or_name)) {
+    throw Error(escaped(file_or_name) + "/config.json", "no such file: the folder holds no model", "a Hugging Face folder, or a GGUF file");
+  }
   if (is_path) throw Error(escaped(file_or_name), fs::exists(file_or_name) ? "is not a regular file" : "no such file");
   for (const fs::path& folder : description_folders()) {
     const fs::path description = folder / (file_or_name + ".yaml");

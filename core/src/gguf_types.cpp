@@ -35,6 +35,11 @@ constexpr std::array<std::string_view, 13> kMetaTypes = {"u8",   "i8",     "u16"
 
 const TensorType* find_tensor_type(std::uint32_t code) { return code < std::size(kTensorTypes) ? &kTensorTypes[code] : nullptr; }
 
+const TensorType* find_tensor_type(std::string_view name) {
+  for (const TensorType& type : kTensorTypes) if (type.name == name) return &type;
+  return nullptr;
+}
+
 std::string computed_types() {
   std::string names;
   for (const TensorType& type : kTensorTypes) {

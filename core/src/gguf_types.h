@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "patchbay/error.h"
+
 namespace patchbay {
 
 /// A tensor type: `block` consecutive values of a row take `bytes` bytes.
@@ -16,8 +18,10 @@ struct TensorType {
 };
 /// The names of the types that are computed with: "F32, F16, ...".
 std::string computed_types();
-/// Null for a code that was never given out.
-const TensorType* find_tensor_type(std::uint32_t code);
+inline constexpr std::uint32_t kNoTensorType = UINT32_MAX;  ///< the code of a type that GGUF does not have
+/// Null for a code or a name that was never given out.
+PATCHBAY_API const TensorType* find_tensor_type(std::uint32_t code);
+PATCHBAY_API const TensorType* find_tensor_type(std::string_view name);
 
 /// Type codes of metadata values.
 enum MetaType : std::uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };

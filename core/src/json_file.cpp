@@ -31,6 +31,8 @@ json parse(const std::string& bytes, const std::string& name) {
     }
     return true;
   };
+  // NUL would end the text for the parser, whatever follows.
+  if (const auto nul = bytes.find('\0'); nul != std::string::npos) throw Error(fmt::format("{}: byte {}", name, nul + 1), "is not JSON here: NUL", "JSON in UTF-8");
   try {
     return json::parse(bytes, check);
   } catch (const json::parse_error& error) {

@@ -68,6 +68,7 @@ class PATCHBAY_API JsonFile {
   ~JsonFile();
   const std::string& name() const { return name_; }  ///< safe to print
   JsonNode root() const;
+  const nlohmann::json& value() const { return *value_; }
 
  private:
   std::string name_;

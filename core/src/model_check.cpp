@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "engine/architectures.h"
+#include "engine/model_spec_hf.h"
 #include "model_file.h"
 #include "utf8.h"
 
@@ -204,6 +205,9 @@ class ModelCheck {
 
 }  // namespace
 
-void check_model(const ModelFile& file) { ModelCheck(file).run(); }
+void check_model(const ModelFile& file) {
+  if (file.form() == FileForm::gguf) return ModelCheck(file).run();
+  if (!file.folder().empty()) read_folder_model_spec(file);
+}
 
 }  // namespace patchbay

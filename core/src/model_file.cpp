@@ -1,15 +1,18 @@
-// ModelFile: the look-ups. The bytes are those of mapping.h. The container is read by gguf_reader.cpp.
+// ModelFile: the look-ups. The bytes are those of mapping.h. Containers are read by gguf_reader.cpp and safetensors_reader.cpp.
 #include "model_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <deque>
 #include <unordered_map>
 
 #include "gguf_reader.h"
 #include "gguf_split.h"
 #include "gguf_types.h"
 #include "mapping.h"
+#include "safetensors_files.h"
+#include "safetensors_reader.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -24,23 +27,50 @@ std::string type_of(const MetaEntry& entry) {
 struct ModelFile::Impl {
   /// One file: the whole model, or a part of it.
   struct Part {
-    explicit Part(const std::string& file_path) : path(file_path), shown(escaped(path)), mapping(path), contents(read_gguf(mapping.bytes(), shown)) {}
+    Part(const std::string& file_path, FileForm form) : path(file_path), shown(escaped(path)), mapping(path) {
+      if (form == FileForm::gguf) {
+        contents = read_gguf(mapping.bytes(), shown);
+        return;
+      }
+      SafetensorsContents read = read_safetensors(mapping.bytes(), shown);
+      texts = std::move(read.texts);
+      contents.metadata = std::move(read.metadata);
+      contents.tensors = std::move(read.tensors);
+      contents.data_end = std::ssize(mapping.bytes());
+    }
     std::string path, shown;
     Mapping mapping;
+    std::deque<std::string> texts;  ///< that names and metadata of safetensors point into
     GgufContents contents;
   };
 
-  explicit Impl(const std::string& file_path) : path(file_path) {
-    auto given = std::make_unique<Part>(path);
+  explicit Impl(const std::string& file_path) : path(file_path), form(names_safetensors(path) ? FileForm::safetensors : FileForm::gguf) {
+    if (form == FileForm::safetensors) {
+      open_safetensors();
+    } else {
+      open_gguf();
+    }
+    shown = escaped(folder.empty() ? parts.empty() ? path : parts.front()->path : folder);
+    for (const auto& part : parts) tensors.insert(tensors.end(), part->contents.tensors.begin(), part->contents.tensors.end());
+    for (const MetaEntry& entry : metadata()) keys.emplace(entry.key, &entry);
+    for (const FileTensor& tensor : tensors) names.emplace(tensor.name, &tensor);
+  }
+  void open_gguf() {
+    auto given = std::make_unique<Part>(path, form);
     if (const auto place = split_place(given->contents, given->shown)) {
       open_parts(std::move(given), *place);
     } else {
       parts.push_back(std::move(given));
     }
-    shown = parts.front()->shown;
-    for (const auto& part : parts) tensors.insert(tensors.end(), part->contents.tensors.begin(), part->contents.tensors.end());
-    for (const MetaEntry& entry : metadata()) keys.emplace(entry.key, &entry);
-    for (const FileTensor& tensor : tensors) names.emplace(tensor.name, &tensor);
+  }
+  void open_safetensors() {
+    const SafetensorsFiles files = find_safetensors(path);
+    folder = files.folder;
+    if (!folder.empty()) describing = described_by(folder);
+    if (!files.index.empty()) describing.push_back(files.index);
+    std::vector<std::span<const FileTensor>> shards;
+    for (const std::string& shard : files.shards) shards.emplace_back(parts.emplace_back(std::make_unique<Part>(shard, form))->contents.tensors);
+    check_shards(files, shards);
   }
   void open_parts(std::unique_ptr<Part> given, const SplitPlace& place) {
     const auto paths = paths_of_parts(path, place);
@@ -50,12 +80,12 @@ struct ModelFile::Impl {
         throw Error(escaped(paths[i]), fmt::format("missing shard: part {} of {} is not here", i + 1, paths.size()), "",
                     "fetch it into the folder of the others");
       }
-      parts.push_back(i == place.number ? std::move(given) : std::make_unique<Part>(paths[i]));
+      parts.push_back(i == place.number ? std::move(given) : std::make_unique<Part>(paths[i], form));
       files.push_back({parts.back()->shown, &parts.back()->contents});
     }
     check_parts(files);
   }
-  const std::vector<MetaEntry>& metadata() const { return parts.front()->contents.metadata; }
+  std::span<const MetaEntry> metadata() const { return parts.empty() ? std::span<const MetaEntry>() : parts.front()->contents.metadata; }
   Error wrong_type(const MetaEntry& entry, const char* wanted) const {
     return {fmt::format("{}: {}", shown, entry.key), fmt::format("wrong key type {}", type_of(entry)), wanted};
   }
@@ -65,7 +95,10 @@ struct ModelFile::Impl {
     return *found->second;
   }
 
-  std::string path, shown;                   ///< as given; the first part's, for messages
+  std::string path, shown;                   ///< as given; the folder's or the first part's, for messages
+  FileForm form;
+  std::string folder;
+  std::vector<std::string> describing;       ///< files beside the parts that say what the tensors mean
   std::vector<std::unique_ptr<Part>> parts;  ///< in order; the first has the model's metadata
   std::vector<FileTensor> tensors;           ///< of all parts
   std::unordered_map<std::string_view, const MetaEntry*> keys;
@@ -82,12 +115,14 @@ std::shared_ptr<const ModelFile> ModelFile::open(const std::string& path) {
 }
 
 const std::string& ModelFile::path() const { return impl_->path; }
+FileForm ModelFile::form() const { return impl_->form; }
+const std::string& ModelFile::folder() const { return impl_->folder; }
 std::vector<std::string> ModelFile::paths() const {
-  std::vector<std::string> paths;
+  std::vector<std::string> paths = impl_->describing;
   for (const auto& part : impl_->parts) paths.push_back(part->path);
   return paths;
 }
-std::uint32_t ModelFile::version() const { return impl_->parts.front()->contents.version; }
+std::uint32_t ModelFile::version() const { return impl_->parts.empty() ? 0 : impl_->parts.front()->contents.version; }
 std::int64_t ModelFile::file_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& part : impl_->parts) bytes += std::ssize(part->mapping.bytes());

@@ -1,6 +1,6 @@
 /// @file model_file.h
-/// A model file on disk: metadata and tensors, memory-mapped, everything checked before it is used. GGUF v2 and v3, whole or in parts
-/// (NAME-00001-of-00003.gguf).
+/// A model on disk: metadata and tensors, memory-mapped, everything checked before it is used. GGUF v2 and v3, whole or in parts
+/// (NAME-00001-of-00003.gguf); safetensors, whole or in the shards of an index; a Hugging Face folder.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,15 +27,17 @@ struct MetaEntry {
 
 struct FileTensor {
   std::string_view name;
-  std::uint32_t type = 0;           ///< GGUF tensor type code
+  std::uint32_t type = 0;           ///< GGUF tensor type code; kNoTensorType for a type of safetensors that GGUF lacks
   std::string_view type_name;       ///< "Q4_1"
   /// The weight format plugin's name ("q4_1", "fp32"; "fp32" for integers and F64, too: plain_numbers.h); "" for a type that is known
   /// but not computed.
   std::string_view format;
-  std::vector<std::int64_t> shape;  ///< as in the file: the first varies fastest. A weight R x C has shape {C, R}
+  std::vector<std::int64_t> shape;  ///< the first varies fastest, as in GGUF (safetensors: turned round). A weight R x C has {C, R}
   const std::byte* data = nullptr;
   std::int64_t bytes = 0;
 };
+
+enum class FileForm { gguf, safetensors };
 
 /// Makes a model file that another program shortens while it is mapped end this process with exit code 1 and a message that names the
 /// file, where the system would end it with SIGBUS. For programs, at their start; libraries leave signals alone.
@@ -44,14 +46,18 @@ PATCHBAY_API void report_shortened_models();
 /// Thread rule: const methods from any thread. Views live as long as the object.
 class PATCHBAY_API ModelFile {
  public:
-  /// Maps and checks the container, and with any part of a model all of its parts. @throws Error with file, field and offset.
+  /// Maps and checks the container, and with any part of a model all of its parts. A path that ends in .safetensors or
+  /// .safetensors.index.json, and a folder, is read as safetensors. @throws Error with file, field and offset.
   static std::shared_ptr<const ModelFile> open(const std::string& path);
   ~ModelFile();
 
   const std::string& path() const;  ///< as given to open
-  /// Of all parts, in order; of a whole model its own.
+  FileForm form() const;
+  /// Where config.json describes the tensors; "" for GGUF, and for safetensors that are no whole model.
+  const std::string& folder() const;
+  /// Of all files that make the model: in a folder also those that describe it; else the parts, in order.
   std::vector<std::string> paths() const;
-  std::uint32_t version() const;
+  std::uint32_t version() const;  ///< of GGUF
   std::int64_t file_bytes() const;
   /// Bytes after the last tensor: padding, or something that is not part of the model.
   std::int64_t trailing_bytes() const;
@@ -77,7 +83,7 @@ class PATCHBAY_API ModelFile {
 };
 
 /// Checks the rules that tie metadata and tensors of a model together (head counts, shapes, vocabulary), where the file has
-/// model keys or tensors. @throws Error.
+/// model keys or tensors, or config.json describes it. @throws Error.
 PATCHBAY_API void check_model(const ModelFile& file);
 
 /// True for the content of a file of configs/models: it has keys that no experiment has.
@@ -85,7 +91,7 @@ PATCHBAY_API bool describes_model(const Settings& yaml);
 /// The model that a file of configs/models describes. @throws Error for a faulty description, or saying how to fetch what is not here.
 PATCHBAY_API std::string find_described_model(const std::string& description);
 
-/// `--model`: a path, or the name of configs/models/NAME.yaml (looked up beside the current folder and the program's share folder),
+/// `--model`: a path of a file or folder, or the name of configs/models/NAME.yaml (looked up beside the current folder and the program's share folder),
 /// which says where the file lies. Returns the path. @throws Error saying where it looked and how to fetch it.
 PATCHBAY_API std::string find_model(const std::string& file_or_name);
 

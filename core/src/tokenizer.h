@@ -28,6 +28,8 @@ class PATCHBAY_API Tokenizer {
   virtual Token bos() const = 0;  ///< -1: none
   virtual Token eos() const = 0;
   virtual bool is_end_of_generation(Token token) const = 0;
+  /// False for a model whose folder has no tokenizer.json: its tokens are numbers alone, and what turns text into tokens or back is an Error.
+  virtual bool knows_text() const { return true; }
 
   /// The pieces, joined: part of a text.
   std::string decode(std::span<const Token> tokens, bool special = false) const;
@@ -37,7 +39,7 @@ class PATCHBAY_API Tokenizer {
 PATCHBAY_API std::vector<Token> encode_from(const std::string& place, const Tokenizer& tokenizer, std::string_view text, bool parse_special,
                                             bool add_special);
 
-/// The tokenizer in a GGUF file's metadata. @throws Error for an unknown kind or pre-tokeniser: never a default.
+/// The tokenizer in a GGUF file's metadata or in the model's folder. @throws Error for an unknown kind or pre-tokeniser: never a default.
 PATCHBAY_API std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file);
 /// A GGUF file, a tokenizer.json, or a folder with tokenizer.json and, where it is there, tokenizer_config.json. @throws Error.
 PATCHBAY_API std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);

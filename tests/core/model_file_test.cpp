@@ -288,7 +288,7 @@ TEST_CASE("what stands in place of a model is named (C07)") {
   CHECK_REFUSED(scratch.file("\x10" + std::string(7, '\0') + "{\"w\":1}       "), "safetensors");
   CHECK_REFUSED(scratch.file("\x1b[31m and more"), "bad magic \\x1b[31");
   CHECK_REFUSED(scratch.path("absent.gguf"), "absent.gguf cannot open");
-  CHECK_REFUSED(fs::temp_directory_path().string(), "directory");
+  CHECK_REFUSED(fs::temp_directory_path().string(), "weights the folder holds none");
   CHECK_REFUSED("/dev/zero", "regular file");
   REQUIRE(::mkfifo(scratch.path("fifo").c_str(), 0600) == 0);
   CHECK_REFUSED(scratch.path("fifo"), "regular file");

@@ -31,6 +31,7 @@ enum class Windows {
 
 struct HfModel {
   std::string_view model_type, class_name;
+  std::string_view gguf;            ///< GGUF's name of the architecture
   std::array<std::span<const HfTensor>, 6> tensors;
   std::string_view activation_key = "hidden_act";
   Windows windows = Windows::none;

@@ -1,6 +1,6 @@
 /// @file model_spec.h
 /// A transformer's architecture as data: all that the one forward pass of transformer.cpp needs to know of a model.
-/// A reader per file form fills it (model_spec_gguf.cpp: GGUF metadata). Nothing after the reader knows the form or the
+/// A reader per file form fills it (model_spec_gguf.cpp, model_spec_folder.cpp). Nothing after the reader knows the form or the
 /// architecture's name: a tensor is asked for by its role and layer, and `places` says where the file keeps it.
 #pragma once
 #include <cstdint>
@@ -83,7 +83,7 @@ struct ModelSpec {
 struct MatrixShape { std::int64_t rows = 0, cols = 0; };
 PATCHBAY_API MatrixShape matrix_shape(const ModelSpec& spec, Role role);
 
-/// Reads the architecture from a file's metadata. @throws Error for an architecture, RoPE scaling or tensor it does not know.
+/// Reads the architecture from a file's metadata, or from its folder's config.json. @throws Error for an architecture, RoPE scaling or tensor it does not know.
 PATCHBAY_API ModelSpec read_model_spec(const ModelFile& file);
 
 /// Settles what depends on how long sequences may grow: LongRoPE takes its long factors for all rows when they may pass the

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "engine/architectures.h"
+#include "engine/model_spec_hf.h"
 #include "engine/rope.h"
 #include "model_spec.h"
 
@@ -265,6 +266,7 @@ class Reader {
 }  // namespace
 
 ModelSpec read_model_spec(const ModelFile& file) {
+  if (file.form() == FileForm::safetensors) return read_folder_model_spec(file);
   check_model(file);
   return Reader(file).read();
 }

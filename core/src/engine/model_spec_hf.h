@@ -13,4 +13,8 @@ namespace patchbay {
 /// @throws Error naming the key: an unknown model, activation, RoPE type or kind of layer, a missing or wrong value.
 PATCHBAY_API ModelSpec read_hf_model_spec(const nlohmann::json& config, const std::string& where);
 
+/// Of an opened folder: its config.json, with the tensors checked against it. Harmless buffers may stand beside them.
+/// @throws Error naming folder and tensor: missing, of another shape, or none of the model's.
+ModelSpec read_folder_model_spec(const ModelFile& file);
+
 }  // namespace patchbay

@@ -58,7 +58,10 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
   spec.for_each_tensor([&](const TensorPlace& place, int layer, int expert) {
     const FileTensor* tensor = file.tensor(tensor_name(place, layer, expert));
     if (!tensor) throw Error(file.path(), "tensor " + tensor_name(place, layer, expert) + " is missing");
-    if (tensor->shape.size() < 2 || !seen.insert(tensor).second) return;  // a norm, or another part of a fused tensor
+    if (!seen.insert(tensor).second) return;  // another part of a fused tensor
+    tensors_.push_back(tensor);
+    if (const FileTensor* bias = file.tensor(tensor_name(place, layer, expert, ".bias"))) tensors_.push_back(bias);
+    if (matrix_shape(spec, place.role).cols == 1) return;  // a norm, or the router of an expert that all share
     const std::string label = tensor_label(place, layer), short_name = stem(label);
     const std::int64_t rows = rows_of(*tensor), cols = tensor->shape[0];
     matrices_.push_back({label, tensor, place.transposed ? cols : rows, place.transposed ? rows : cols});
@@ -85,7 +88,7 @@ const WeightPlan::Choice& WeightPlan::choice(const std::string& tensor) const {
 }
 
 void check_weights(const ModelFile& file, const WeightPlan& plan) {
-  for (const FileTensor& tensor : file.tensors()) stored_format(file, tensor);  // norms and biases too
+  for (const FileTensor* tensor : plan.tensors()) stored_format(file, *tensor);
   for (const WeightPlan::Matrix& matrix : plan.matrices()) {
     const auto stored = stored_format(file, *matrix.tensor);
     const auto& wanted = plan.choice(matrix.label).format;

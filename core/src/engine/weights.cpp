@@ -139,9 +139,8 @@ class Loader {
     const std::int64_t rows = rows_of(tensor), cols = tensor.shape.at(0);
     if (first + size > rows * cols)
       throw Error(file_->path(), "tensor " + name + " has fewer than " + std::to_string(first + size) + " values");
-    const auto format = stored_format(*file_, tensor);
     std::vector<float> all(static_cast<std::size_t>(rows * cols));
-    format->decode(packed(tensor, *format, {0, rows}), 0, View<float, 2>(all.data(), {rows, cols}));
+    StoredRows(file_, tensor).read(0, View<float, 2>(all.data(), {rows, cols}));
     Buffer buffer = ops_.device().allocate(size * bytes_of(DType::f32));
     std::memcpy(buffer.data(), all.data() + first, static_cast<std::size_t>(buffer.size()));
     sizes.parameters += size;
@@ -153,8 +152,7 @@ class Loader {
   void transpose(Linear& linear, const FileTensor& tensor, RowRange range) {
     const std::int64_t inputs = rows_of(tensor), outputs = tensor.shape.at(0);
     std::vector<float> values(static_cast<std::size_t>(inputs * outputs));
-    linear.format->decode(packed(tensor, *linear.format, {0, inputs}), 0,
-                          View<float, 2>(values.data(), {inputs, outputs}));
+    StoredRows(file_, tensor).read(0, View<float, 2>(values.data(), {inputs, outputs}));
     linear.format = make<WeightFormat>({"fp32", nullptr});
     linear.packed = linear.format->allocate({}, range.count, inputs, ops_.device());
     const auto out = linear.packed.parts.at(0).as<float, 2>();
@@ -227,6 +225,15 @@ BlockWeights load_block(Loader& loader, const ModelSpec& spec, int layer) {
 }
 
 }  // namespace
+
+StoredRows::StoredRows(const std::shared_ptr<const ModelFile>& file, const FileTensor& tensor) : tensor_(tensor), format_(stored_format(*file, tensor)) {
+  if (!holds_plain_numbers(tensor)) packed_ = mapped(file, tensor, *format_, {0, rows_of(tensor)});
+}
+
+void StoredRows::read(std::int64_t first_row, View<float, 2> out) const {
+  if (!packed_.parts.empty()) return format_->decode(packed_, first_row, out);
+  for (std::int64_t r = 0; r < out.shape[0]; ++r) read_plain_numbers(tensor_, (first_row + r) * tensor_.shape.at(0), out[r]);
+}
 
 ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
                           Ops& ops) {

@@ -66,16 +66,32 @@ class WeightPlan {
   };
   /// All that are multiplied or looked up.
   const std::vector<Matrix>& matrices() const { return matrices_; }
+  /// All that the model reads: matrices, norms and biases. A file may hold others (rotary angles, masks).
+  const std::vector<const FileTensor*>& tensors() const { return tensors_; }
 
  private:
   std::map<std::string, Choice> choices_;
   std::vector<Matrix> matrices_;
+  std::vector<const FileTensor*> tensors_;
 };
 
 /// The format that a tensor is stored in. @throws Error where it is not computed with.
 std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTensor& tensor);
 /// Of a stored tensor seen as a matrix whose rows are as long as its first extent.
 std::int64_t rows_of(const FileTensor& tensor);
+
+/// The values of a stored tensor as floats, row by row, whatever its type.
+class StoredRows {
+ public:
+  /// @throws Error for a type that is not computed.
+  StoredRows(const std::shared_ptr<const ModelFile>& file, const FileTensor& tensor);
+  void read(std::int64_t first_row, View<float, 2> out) const;
+
+ private:
+  const FileTensor& tensor_;
+  std::shared_ptr<WeightFormat> format_;
+  PackedWeight packed_;  ///< empty for plain numbers
+};
 
 /// @throws Error naming tensor and rule where a format cannot hold a shape, before any weight is read.
 void check_weights(const ModelFile& file, const WeightPlan& plan);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "utf8.h"
 
@@ -23,17 +24,19 @@ struct File {
   ~File() { if (number >= 0) ::close(number); }
 };
 
-Error failed(const std::string& path, const std::string& action) {
+const std::string kGoOn = "make room, then go on with --resume";
+
+Error failed(const std::string& path, const std::string& action, const std::string& remedy = kGoOn) {
   const int code = errno;
   const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
-  return {shown(path), action + " failed: " + std::strerror(code), {}, full ? "make room, then go on with --resume" : ""};
+  return {shown(path), action + " failed: " + std::strerror(code), {}, full ? remedy : ""};
 }
 
-void write_all(int file, std::string_view bytes, const std::string& path) {
+void write_all(int file, std::string_view bytes, const std::string& path, const std::string& remedy = kGoOn) {
   while (!bytes.empty()) {
     const auto written = ::write(file, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw failed(path, "writing");
+    if (written < 0) throw failed(path, "writing", remedy);
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -47,24 +50,39 @@ void flush_folder_of(const std::string& path) {
 
 }  // namespace
 
-void write_file_atomically(const std::string& path, std::string_view bytes) {
+AtomicFile::AtomicFile(std::string path, std::string remedy)
+    : path_(std::move(path)), beside_(path_ + ".part" + std::to_string(::getpid())), remedy_(std::move(remedy)) {
   std::error_code ignored;
-  const auto there = std::filesystem::status(path, ignored);
-  if (std::filesystem::is_directory(there)) throw Error(shown(path), "is a folder where a file is to be written", {}, "give a file's name");
+  const auto there = std::filesystem::status(path_, ignored);
+  if (std::filesystem::is_directory(there)) throw Error(shown(path_), "is a folder where a file is to be written", {}, "give a file's name");
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
-    throw Error(shown(path), "is a pipe or a device, which a file cannot replace", "a regular file, or a new name");
-  const auto beside = path + ".part" + std::to_string(::getpid());
-  try {
-    const File file{::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-    if (file.number < 0) throw failed(path, "writing");
-    write_all(file.number, bytes, path);
-    if (::fsync(file.number) != 0) throw failed(path, "flushing");
-    if (::rename(beside.c_str(), path.c_str()) != 0) throw failed(path, "renaming");
-  } catch (...) {
-    ::unlink(beside.c_str());
-    throw;
-  }
-  flush_folder_of(path);
+    throw Error(shown(path_), "is a pipe or a device, which a file cannot replace", "a regular file, or a new name");
+  file_ = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file_ < 0) throw failed(path_, "writing", remedy_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ < 0) return;
+  ::close(file_);
+  ::unlink(beside_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  write_all(file_, bytes, path_, remedy_);
+  bytes_ += bytes.size();
+}
+
+void AtomicFile::commit() {
+  if (::fsync(file_) != 0) throw failed(path_, "flushing", remedy_);
+  if (::rename(beside_.c_str(), path_.c_str()) != 0) throw failed(path_, "renaming", remedy_);
+  ::close(std::exchange(file_, -1));
+  flush_folder_of(path_);
+}
+
+void write_file_atomically(const std::string& path, std::string_view bytes) {
+  AtomicFile file(path, kGoOn);
+  file.write(bytes);
+  file.commit();
 }
 
 void append_line(const std::string& path, std::string_view line) {

@@ -1,6 +1,7 @@
 /// @file files.h
 /// Writing so that a crash, a kill or a full disk leaves either the old or the new, never a half.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,26 @@
 #include "patchbay/error.h"
 
 namespace patchbay {
+
+/// A file that is written piece by piece and gets its name when it is whole. @throws Error naming the path; the old file is then untouched.
+class PATCHBAY_API AtomicFile {
+ public:
+  /// remedy: what to do where the disk is full.
+  explicit AtomicFile(std::string path, std::string remedy = "make room and try again");
+  /// Without commit() nothing is left.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  void write(std::string_view bytes);
+  std::uint64_t bytes_written() const { return bytes_; }
+  /// Flushes to the disk and renames.
+  void commit();
+
+ private:
+  std::string path_, beside_, remedy_;
+  int file_ = -1;
+  std::uint64_t bytes_ = 0;
+};
 
 /// Writes beside `path`, flushes to the disk and renames. @throws Error naming the path; the old file is then untouched.
 PATCHBAY_API void write_file_atomically(const std::string& path, std::string_view bytes);

@@ -67,12 +67,16 @@ const std::map<std::string_view, std::function<KnownPreTokenizer()>, std::less<>
 
 }  // namespace
 
+std::vector<std::string> known_pre_tokenizers() {
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : kinds()) names.emplace_back(name);
+  return names;
+}
+
 KnownPreTokenizer known_pre_tokenizer(std::string_view name, const std::string& where) {
   const auto found = kinds().find(name);
   if (found != kinds().end()) return found->second();
-  std::string names;
-  for (const auto& [known, unused] : kinds()) names += fmt::format("{}{}", names.empty() ? "" : ", ", known);
-  throw Error(where, fmt::format("unknown pre-tokenizer '{}'", escaped(name, 60)), names);
+  throw Error(where, fmt::format("unknown pre-tokenizer '{}'", escaped(name, 60)), fmt::format("{}", fmt::join(known_pre_tokenizers(), ", ")));
 }
 
 }  // namespace patchbay

@@ -3,7 +3,9 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
+#include "engine/model_spec.h"
 #include "tokenizer.h"
 #include "tokenizer/readers.h"
 #include "utf8.h"
@@ -38,10 +40,10 @@ void read_config(const JsonFile& config, TokenizerDescription& description) {
 }
 
 /// eos_token_id: one number, or several.
-void read_generation_config(const JsonFile& config, TokenizerDescription& description) {
+void read_generation_config(const JsonFile& config, TokenizerDescription& description, int tokens) {
   const auto ends = config.root().find("eos_token_id");
   if (!ends) return;
-  const auto add = [&](const JsonNode& node) { add_end(description, static_cast<Token>(node.integer(0, description.vocabulary.size() - 1))); };
+  const auto add = [&](const JsonNode& node) { add_end(description, static_cast<Token>(node.integer(0, tokens - 1))); };
   if (ends->is_array()) {
     ends->elements(add);
   } else {
@@ -49,15 +51,39 @@ void read_generation_config(const JsonFile& config, TokenizerDescription& descri
   }
 }
 
-std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
-  const JsonFile file((folder / "tokenizer.json").string());
-  TokenizerDescription description = read_tokenizer_json(file);
-  if (fs::exists(folder / "tokenizer_config.json")) read_config(JsonFile((folder / "tokenizer_config.json").string()), description);
-  if (fs::exists(folder / "generation_config.json")) {
-    read_generation_config(JsonFile((folder / "generation_config.json").string()), description);
+/// Where a folder's generation_config.json is missing, transformers takes its keys from config.json.
+std::optional<JsonFile> generation_config(const fs::path& folder) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (fs::exists(folder / name)) return std::make_optional<JsonFile>((folder / name).string());
   }
-  return make_tokenizer(std::move(description), file.name());
+  return std::nullopt;
 }
+
+/// A model's tokens without their texts.
+class Numbers final : public Tokenizer {
+ public:
+  Numbers(const ModelFile& model, int size) : where_(escaped(model.folder()) + "/tokenizer.json"), size_(size) {
+    TokenizerDescription description;
+    if (const auto config = generation_config(model.folder())) read_generation_config(*config, description, size);
+    ends_ = description.ends;
+  }
+  std::vector<Token> encode(std::string_view, bool, bool) const override { refuse(); }
+  std::string_view piece(Token, bool) const override { refuse(); }
+  std::string decode_text(std::span<const Token>, bool) const override { refuse(); }
+  int size() const override { return size_; }
+  Token bos() const override { return -1; }
+  Token eos() const override { return ends_.empty() ? -1 : ends_[0]; }
+  bool is_end_of_generation(Token token) const override { return std::ranges::find(ends_, token) != ends_.end(); }
+  bool knows_text() const override { return false; }
+
+ private:
+  [[noreturn]] void refuse() const {
+    throw Error(where_, "no such file: the model's tokens have no texts", "", "add the file, or use token numbers (--tokens, --json)");
+  }
+  std::string where_;
+  int size_;
+  std::vector<Token> ends_;
+};
 
 bool begins_as_gguf(const std::string& path) {
   std::array<char, 4> magic{};
@@ -66,6 +92,15 @@ bool begins_as_gguf(const std::string& path) {
 }
 
 }  // namespace
+
+TokenizerDescription read_folder_tokenizer(const std::string& name) {
+  const fs::path folder(name);
+  const JsonFile file((folder / "tokenizer.json").string());
+  TokenizerDescription description = read_tokenizer_json(file);
+  if (fs::exists(folder / "tokenizer_config.json")) read_config(JsonFile((folder / "tokenizer_config.json").string()), description);
+  if (const auto config = generation_config(folder)) read_generation_config(*config, description, description.vocabulary.size());
+  return description;
+}
 
 bool is_known_end(std::string_view text) { return std::ranges::find(kEndTexts, text) != std::end(kEndTexts); }
 
@@ -90,10 +125,15 @@ std::vector<Token> encode_from(const std::string& place, const Tokenizer& tokeni
   }
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file) { return make_tokenizer(read_gguf_tokenizer(file), escaped(file.path())); }
+std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file) {
+  if (file.form() == FileForm::gguf) return make_tokenizer(read_gguf_tokenizer(file), escaped(file.path()));
+  const ModelSpec spec = read_model_spec(file);
+  if (!fs::exists(file.folder() + "/tokenizer.json")) return std::make_unique<Numbers>(file, spec.vocabulary);
+  return load_tokenizer(file.folder());
+}
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
-  if (fs::is_directory(path)) return load_folder(path);
+  if (fs::is_directory(path)) return make_tokenizer(read_folder_tokenizer(path), escaped(path) + "/tokenizer.json");
   if (begins_as_gguf(path)) return make_tokenizer(*ModelFile::open(path));
   const JsonFile file(path);
   return make_tokenizer(read_tokenizer_json(file), file.name());

@@ -11,9 +11,11 @@
 namespace patchbay {
 
 /// `tokenizer.ggml.*` of a GGUF file. @throws Error.
-TokenizerDescription read_gguf_tokenizer(const ModelFile& file);
+PATCHBAY_API TokenizerDescription read_gguf_tokenizer(const ModelFile& file);
+/// Of a folder: tokenizer.json, with what tokenizer_config.json and generation_config.json say. @throws Error.
+TokenizerDescription read_folder_tokenizer(const std::string& folder);
 /// A tokenizer.json. @throws Error naming file and place.
-TokenizerDescription read_tokenizer_json(const JsonFile& file);
+PATCHBAY_API TokenizerDescription read_tokenizer_json(const JsonFile& file);
 /// Its parts that are lists of steps; null is an empty list.
 std::vector<NormalizerStep> read_normalizer(const JsonNode& root);
 std::vector<PreTokenizerStep> read_pre_tokenizer(const JsonNode& root);
@@ -32,6 +34,8 @@ struct KnownPreTokenizer {
   bool whole_pieces = false;  ///< "ignore_merges"
   bool add_bos = false;       ///< where the file does not say
 };
+/// All names.
+std::vector<std::string> known_pre_tokenizers();
 /// @throws Error at `where` for an unknown name, listing the known ones.
 PATCHBAY_API KnownPreTokenizer known_pre_tokenizer(std::string_view name, const std::string& where);
 

@@ -1,0 +1,210 @@
+#include "convert/convert.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "convert/gguf_metadata.h"
+#include "convert/hf_config.h"
+#include "convert/moved_tensors.h"
+#include "convert/same_model.h"
+#include "convert/tokenizer_forms.h"
+#include "engine/architectures.h"
+#include "engine/model_spec_hf.h"
+#include "experiment/files.h"
+#include "json_file.h"
+#include "writers/safetensors_writer.h"
+#include "tokenizer/readers.h"
+#include "utf8.h"
+
+namespace patchbay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFileType = "general.file_type", kChatTemplate = "tokenizer.chat_template";
+
+/// GGUF's numbers for files whose matrices are mostly of one type.
+std::uint32_t file_type(const TensorType& type) { return type.name == "F32" ? 0 : type.name == "F16" ? 1 : 32; }
+
+/// Null for "".
+const TensorType* type_named(const std::string& name) {
+  if (name.empty()) return nullptr;
+  for (const auto& [option, type] : {std::pair("f32", "F32"), std::pair("f16", "F16"), std::pair("bf16", "BF16")}) {
+    if (name == option) return find_tensor_type(type);
+  }
+  throw Error("--type", "unknown type '" + escaped(name, 40) + "'", "f32, f16, bf16");
+}
+
+void rename_path(const std::string& from, const std::string& to) {
+  std::error_code code;
+  fs::rename(from, to, code);
+  if (code) throw Error(escaped(to), "renaming failed: " + code.message());
+}
+
+/// A path that is removed unless it has been renamed to what it was made for.
+struct Beside {
+  explicit Beside(const std::string& out) : path(out + ".part" + std::to_string(::getpid())) {}
+  ~Beside() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  void rename_to(const std::string& out) const { rename_path(path, out); }
+  std::string path;
+};
+
+void require_same(const ModelSpec& source, const ModelSpec& target, const std::string& where, const char* form) {
+  const std::string difference = model_difference(source, target);
+  if (!difference.empty()) throw Error(where, fmt::format("{} has no words for this model's {}", form, difference));
+}
+
+// A folder to GGUF ------------------------------------------------------------------------------------------------------------
+
+/// transformers keeps the chat template in tokenizer_config.json, newer versions in a file of its own.
+std::string chat_template(const std::string& folder) {
+  if (fs::exists(folder + "/chat_template.jinja")) return read_whole_file(folder + "/chat_template.jinja");
+  if (!fs::exists(folder + "/tokenizer_config.json")) return {};
+  const JsonFile config(folder + "/tokenizer_config.json");
+  const auto text = config.root().find("chat_template");
+  return text && text->is_string() ? std::string(text->text()) : "";  // a list of named ones has no one place in GGUF
+}
+
+std::vector<std::string> add_tokenizer(GgufWriter& writer, const std::string& folder, int vocabulary) {
+  const std::string file = folder + "/tokenizer.json";
+  if (!fs::exists(file)) return {"the folder has no tokenizer.json: the GGUF file knows no text"};
+  auto notes = add_gguf_tokenizer(writer, read_folder_tokenizer(folder), vocabulary, escaped(file));
+  if (const std::string text = chat_template(folder); !text.empty()) writer.text(kChatTemplate, text);
+  return notes;
+}
+
+std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, const std::string& out, const ConvertOptions& options) {
+  if (fs::is_directory(out)) throw Error(escaped(out), "is a folder", "the GGUF file's name");
+  if (fs::exists(out) && !options.force) throw Error(escaped(out), "exists", "", "--force replaces it");
+  const ModelSpec spec = read_model_spec(*file);
+  const JsonFile config(file->folder() + "/config.json");
+  const std::string architecture = gguf_architecture(config.value().at("model_type"), config.name());
+  const TensorType* type = type_named(options.type);
+  GgufWriter writer;
+  writer.text("general.architecture", architecture);
+  writer.text("general.name", fs::absolute(file->folder()).lexically_normal().filename().string());
+  writer.u32(kFileType, file_type(type ? *type : usual_type(*file)));
+  add_model_metadata(writer, spec, config.value(), architecture, config.name());
+  auto notes = add_tokenizer(writer, file->folder(), spec.vocabulary);
+  for (TensorOutput& tensor : tensors_for_gguf(file, tensor_pairs(spec, find_architecture(architecture)->interleaved), type)) writer.tensor(std::move(tensor));
+  const Beside beside(out);
+  writer.write(beside.path);
+  require_same(spec, read_model_spec(*ModelFile::open(beside.path)), config.name(), "GGUF");
+  beside.rename_to(out);
+  return notes;
+}
+
+// GGUF to a folder ------------------------------------------------------------------------------------------------------------
+
+/// Without those at the end that only fill up the embedding.
+int tokens_in_use(const ModelFile& file, int count) {
+  constexpr std::int64_t kUnused = 5;
+  const MetaEntry* entry = file.find("tokenizer.ggml.token_type");
+  const auto* types = entry ? std::get_if<std::vector<std::int64_t>>(&entry->value) : nullptr;
+  while (types && count > 0 && (*types)[static_cast<std::size_t>(count) - 1] == kUnused) --count;
+  return count;
+}
+
+Json token_or_null(Token token) { return token >= 0 ? Json(token) : Json(); }
+Json text_or_null(const TokenizerDescription& tokenizer, Token token) { return token >= 0 ? Json(tokenizer.vocabulary.text(token)) : Json(); }
+
+class FolderWriter {
+ public:
+  FolderWriter(std::shared_ptr<const ModelFile> file, std::string folder) : file_(std::move(file)), folder_(std::move(folder)) {}
+
+  /// `type` null: as stored.
+  void write(const TensorType* type) {
+    const ModelSpec spec = read_model_spec(*file_);
+    Json config = hf_config(*file_, spec);
+    const std::string_view main_type = (type ? *type : usual_type(*file_)).name;
+    config["dtype"] = config["torch_dtype"] = main_type == "F32" ? "float32" : main_type == "F16" ? "float16" : "bfloat16";
+    const bool has_text = file_->find("tokenizer.ggml.model") != nullptr;
+    if (has_text) tokenizer_ = read_gguf_tokenizer(*file_);
+    config["bos_token_id"] = token_or_null(tokenizer_.bos);
+    config["eos_token_id"] = token_or_null(tokenizer_.eos);
+    config["pad_token_id"] = nullptr;
+    const ModelSpec described = read_hf_model_spec(nlohmann::json(config), escaped(file_->path()));
+    require_same(spec, described, escaped(file_->path()), "config.json");
+    const bool interleaved = find_architecture(file_->string("general.architecture"))->interleaved;
+    auto tensors = tensors_for_folder(file_, tensor_pairs(described, interleaved), type);
+
+    std::error_code code;
+    fs::create_directory(folder_, code);
+    if (code) throw Error(escaped(folder_), "making the folder failed: " + code.message());
+    json("config.json", config);
+    if (has_text) write_tokenizer();
+    write_safetensors(folder_ + "/model.safetensors", std::move(tensors));
+    read_model_spec(*ModelFile::open(folder_));
+  }
+
+ private:
+  void json(const char* name, const Json& value) const { write_file_atomically(folder_ + "/" + name, value.dump(2) + "\n"); }
+
+  void write_tokenizer() const {
+    json("tokenizer.json", tokenizer_json(tokenizer_, tokens_in_use(*file_, tokenizer_.vocabulary.size())));
+    Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"bos_token", text_or_null(tokenizer_, tokenizer_.bos)},
+                   {"eos_token", text_or_null(tokenizer_, tokenizer_.eos)}, {"clean_up_tokenization_spaces", false}};
+    if (const auto text = file_->maybe_string(kChatTemplate)) config["chat_template"] = *text;
+    json("tokenizer_config.json", config);
+    json("generation_config.json", {{"bos_token_id", token_or_null(tokenizer_.bos)}, {"eos_token_id", tokenizer_.ends}});
+  }
+
+  std::shared_ptr<const ModelFile> file_;
+  std::string folder_;
+  TokenizerDescription tokenizer_;
+};
+
+/// --force replaces a model's folder, and no other: what is in it must be what such folders hold.
+void require_model_folder(const std::string& out) {
+  constexpr std::string_view kNames[] = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                                         "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "added_tokens.json"};
+  for (const auto& entry : fs::directory_iterator(out)) {
+    const std::string name = entry.path().filename().string();
+    const bool known = std::ranges::find(kNames, name) != std::end(kNames) || name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+    if (!known || entry.is_directory()) throw Error(escaped(entry.path().string()), "is no file of a model's folder: --force does not replace it", "", "remove it, or write into another folder");
+  }
+}
+
+void replace_folder(const Beside& made, const std::string& out) {
+  if (!fs::exists(out) || fs::is_empty(out)) {
+    std::error_code ignored;
+    fs::remove(out, ignored);
+    return made.rename_to(out);
+  }
+  const Beside old(out + ".old");
+  rename_path(out, old.path);
+  made.rename_to(out);
+}
+
+std::vector<std::string> to_folder(const std::shared_ptr<const ModelFile>& file, const std::string& out, const ConvertOptions& options) {
+  const std::string folder = fs::path(out).has_filename() ? out : fs::path(out).parent_path().string();
+  if (fs::exists(folder) && !fs::is_directory(folder)) throw Error(escaped(folder), "is a file", "the folder's name");
+  if (fs::exists(folder) && !fs::is_empty(folder)) {
+    if (!options.force) throw Error(escaped(folder), "exists and is not empty", "", "--force replaces it");
+    require_model_folder(folder);
+  }
+  const TensorType* type = type_named(options.type);
+  const Beside beside(folder);
+  FolderWriter(file, beside.path).write(type);
+  replace_folder(beside, folder);
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> convert_model(const std::shared_ptr<const ModelFile>& file, const std::string& out, const ConvertOptions& options) {
+  if (out.empty()) throw Error("OUT", "is empty", "a GGUF file or a folder");
+  return file->form() == FileForm::gguf ? to_folder(file, out, options) : to_gguf(file, out, options);
+}
+
+}  // namespace patchbay

@@ -1,0 +1,92 @@
+// Layout: gguf_reader.cpp.
+#include "writers/gguf_writer.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "experiment/files.h"
+#include "patchbay/error.h"
+#include "utf8.h"
+
+namespace patchbay {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "GGUF is written as the machine stores numbers");
+
+constexpr std::uint64_t kAlignment = 32;
+constexpr std::size_t kMaxNameBytes = 64;  // what readers of GGUF have room for
+
+std::uint64_t padding_after(std::uint64_t bytes) { return (kAlignment - bytes % kAlignment) % kAlignment; }
+
+}  // namespace
+
+void write_tensor(const TensorOutput& tensor, ByteSink out) {
+  std::int64_t written = 0;
+  tensor.write_bytes([&](std::string_view bytes) {
+    written += std::ssize(bytes);
+    out(bytes);
+  });
+  if (written == tensor.bytes()) return;
+  throw Error("tensor " + tensor.name, fmt::format("{} bytes were written", written), fmt::format("{}", tensor.bytes()));
+}
+
+void GgufWriter::pair(std::string_view key, std::uint32_t type, const std::string& value) {
+  pairs_ += with_length(key) + bytes_of(type) + value;
+  ++pair_count_;
+}
+void GgufWriter::array(std::string_view key, std::uint32_t type, std::size_t count, const std::string& elements) {
+  pair(key, kArray, bytes_of(type) + bytes_of<std::uint64_t>(count) + elements);
+}
+void GgufWriter::texts(std::string_view key, const std::vector<std::string>& values) {
+  std::string elements;
+  for (const std::string& value : values) elements += with_length(value);
+  array(key, kString, values.size(), elements);
+}
+void GgufWriter::i32s(std::string_view key, const std::vector<std::int32_t>& values) {
+  array(key, kI32, values.size(), {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(std::int32_t)});
+}
+void GgufWriter::f32s(std::string_view key, const std::vector<float>& values) {
+  array(key, kF32, values.size(), {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+}
+void GgufWriter::booleans(std::string_view key, const std::vector<bool>& values) {
+  std::string elements;
+  for (const bool value : values) elements += value ? '\1' : '\0';
+  array(key, kBool, values.size(), elements);
+}
+void GgufWriter::u8s(std::string_view key, std::string_view values) { array(key, kU8, values.size(), std::string(values)); }
+
+void GgufWriter::tensor(TensorOutput tensor) {
+  const std::string where = "tensor " + escaped(tensor.name, 100);
+  if (tensor.name.size() > kMaxNameBytes) throw Error(where, "the name is too long for GGUF", fmt::format("up to {} bytes", kMaxNameBytes));
+  if (tensor.shape.empty() || tensor.shape[0] % tensor.type->block != 0) {
+    throw Error(where, fmt::format("rows of {} do not fit type {}", tensor.shape.empty() ? 1 : tensor.shape[0], tensor.type->name),
+                fmt::format("multiples of {}", tensor.type->block));
+  }
+  tensors_.push_back(std::move(tensor));
+}
+
+std::string GgufWriter::header() const {
+  std::string bytes = "GGUF" + bytes_of<std::uint32_t>(3) + bytes_of<std::uint64_t>(tensors_.size()) + bytes_of(pair_count_) + pairs_;
+  std::uint64_t offset = 0;
+  for (const TensorOutput& tensor : tensors_) {
+    bytes += with_length(tensor.name) + bytes_of(static_cast<std::uint32_t>(tensor.shape.size()));
+    for (const std::int64_t extent : tensor.shape) bytes += bytes_of(static_cast<std::uint64_t>(extent));
+    bytes += bytes_of(tensor.type->code) + bytes_of(offset);
+    offset += static_cast<std::uint64_t>(tensor.bytes());
+    offset += padding_after(offset);
+  }
+  return bytes.append(padding_after(bytes.size()), '\0');
+}
+
+void GgufWriter::write(const std::string& path) const {
+  AtomicFile file(path);
+  file.write(header());
+  for (const TensorOutput& tensor : tensors_) {
+    write_tensor(tensor, [&](std::string_view bytes) { file.write(bytes); });
+    file.write(std::string(padding_after(file.bytes_written()), '\0'));
+  }
+  file.commit();
+}
+
+}  // namespace patchbay

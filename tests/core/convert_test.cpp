@@ -1,0 +1,304 @@
+// convert_model: what a folder and a GGUF file say of one model. The golden GGUF files were written by another program (the package gguf) from the
+// tensors that transformers saved; the folders here are those tensors. scripts/compare_convert.py asks llama.cpp and transformers themselves.
+#include "convert/convert.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+
+#include "convert/moved_tensors.h"
+#include "convert/tokenizer_forms.h"
+#include "gguf_writer.h"
+#include "hf_folder.h"
+#include "json_file.h"
+#include "patchbay/half.h"
+#include "tokenizer.h"
+#include "tokenizer/readers.h"
+
+using namespace patchbay;
+using Catch::Matchers::Contains;
+using Json = nlohmann::json;
+
+namespace {
+
+std::string bytes_of(const FileTensor& tensor) { return {reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.bytes)}; }
+
+/// The tokens of the golden GGUF files, as a tokenizer.json.
+void write_tokenizer(const std::string& folder) {
+  Json vocab;
+  for (int i = 0; i < 62; ++i) vocab[std::string(1, static_cast<char>('!' + i))] = i;
+  vocab["AB"] = 62;
+  const Json end = {{"id", 63}, {"content", "<|end|>"}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", true}};
+  const Json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const Json tokenizer = {{"version", "1.0"}, {"added_tokens", {end}}, {"normalizer", nullptr}, {"post_processor", nullptr}, {"decoder", bytes},
+                          {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {digits, bytes}}}},
+                          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array({Json::array({"A", "B"})})}}}};
+  std::ofstream(folder + "/tokenizer.json") << tokenizer.dump();
+  std::ofstream(folder + "/tokenizer_config.json") << R"({"eos_token": "<|end|>", "chat_template": "{{ messages }}"})";
+}
+
+std::vector<std::string> convert(const std::string& in, const std::string& out, const ConvertOptions& options = {}) {
+  return convert_model(ModelFile::open(in), out, options);
+}
+
+float largest_difference(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return INFINITY;
+  std::vector<float> x(a.size() / sizeof(float)), y(x.size());
+  std::memcpy(x.data(), a.data(), a.size());
+  std::memcpy(y.data(), b.data(), b.size());
+  float largest = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
+  return largest;
+}
+
+/// Tensor by tensor, byte for byte; those whose name holds `loose` up to 2^-20.
+void check_same_tensors(const ModelFile& a, const ModelFile& b, const std::string& loose = "none") {
+  CHECK(a.tensors().size() == b.tensors().size());
+  for (const FileTensor& tensor : a.tensors()) {
+    INFO(tensor.name);
+    const FileTensor* other = b.tensor(tensor.name);
+    REQUIRE(other);
+    CHECK(tensor.type_name == other->type_name);
+    CHECK(tensor.shape == other->shape);
+    if (std::string(tensor.name).find(loose) == std::string::npos) {
+      CHECK((bytes_of(tensor) == bytes_of(*other)));
+    } else {
+      CHECK(largest_difference(bytes_of(tensor), bytes_of(*other)) <= 0x1p-20f);
+    }
+  }
+}
+
+/// Files and folders beside each other: a.gguf, b.
+struct Place {
+  const test::TemporaryFolder folder;
+  std::string operator/(const std::string& name) const { return folder / name; }
+  std::size_t entries() const { return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder.path), {})); }
+};
+
+}  // namespace
+
+TEST_CASE("a folder becomes the GGUF file that another program wrote, and that the folder again") {
+  const auto goldens = Json::parse(test::read_file(test::kArchitectures + "architectures.json"))["models"];
+  for (const auto& [name, golden] : goldens.items()) {
+    DYNAMIC_SECTION(name) {
+      const Place place;
+      test::write_golden_folder(place / "a", name);
+      write_tokenizer(place / "a");
+      CHECK(convert(place / "a", place / "a.gguf").empty());
+      const auto theirs = ModelFile::open(test::kArchitectures + name + ".gguf"), ours = ModelFile::open(place / "a.gguf");
+      const std::string loose = name.starts_with("gemma") ? "norm" : "rope_freqs";  // w = (1 + w) - 1 loses bits; divisors are divided twice
+      check_same_tensors(*theirs, *ours, loose);
+      for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type", "tokenizer.ggml.pre", "general.architecture"}) {
+        INFO(key);
+        CHECK(ours->find(key)->value == theirs->find(key)->value);
+      }
+      CHECK(ours->string("tokenizer.chat_template") == "{{ messages }}");
+
+      convert(place / "a.gguf", place / "b");
+      check_same_tensors(*ModelFile::open(place / "a"), *ModelFile::open(place / "b"), name.starts_with("gemma") ? "norm" : "none");
+      CHECK(Json::parse(test::read_file(place / "b/config.json"))["model_type"] == golden["config"]["model_type"]);
+      CHECK(Json::parse(test::read_file(place / "b/tokenizer_config.json"))["chat_template"] == "{{ messages }}");
+      const auto a = load_tokenizer(place / "a"), b = load_tokenizer(place / "b");
+      for (const char* text : {"ABBA", "3.14:AB", "A<|end|>B"}) CHECK(a->encode(text, true, true) == b->encode(text, true, true));
+      CHECK(b->is_end_of_generation(63));
+      convert(place / "b", place / "b.gguf");
+      check_same_tensors(*ours, *ModelFile::open(place / "b.gguf"), loose);
+    }
+  }
+}
+
+TEST_CASE("the tiny model: GGUF, folder, GGUF keeps every byte of a tensor and every token of a text") {
+  const std::string model = test::source_path("data/tiny-shakespeare/tiny-shakespeare-f16.gguf");
+  const Place place;
+  convert(model, place / "folder");
+  convert(place / "folder", place / "again.gguf");
+  check_same_tensors(*ModelFile::open(model), *ModelFile::open(place / "again.gguf"));
+  const auto first = load_tokenizer(model), second = load_tokenizer(place / "folder"), third = load_tokenizer(place / "again.gguf");
+  const std::string text = test::read_file(test::source_path("data/evaluation.txt")).substr(0, 30000);
+  const auto tokens = first->encode(text, true, true);
+  CHECK(tokens.size() > 5000);
+  CHECK((second->encode(text, true, true) == tokens));
+  CHECK((third->encode(text, true, true) == tokens));
+  CHECK(second->eos() == first->eos());
+  CHECK(place.entries() == 2);  // nothing else was left
+}
+
+TEST_CASE("types: of all matrices as asked, vectors of GGUF stay fp32; what f16 has no room for is refused by tensor") {
+  const Place place;
+  test::write_golden_folder(place / "a", "qwen3moe");
+  write_tokenizer(place / "a");
+  convert(place / "a", place / "bf16.gguf", {"bf16", false});
+  const auto narrow = ModelFile::open(place / "bf16.gguf");
+  CHECK(narrow->tensor("blk.0.attn_q.weight")->type_name == "BF16");
+  CHECK(narrow->tensor("blk.0.ffn_gate_exps.weight")->type_name == "BF16");
+  CHECK(narrow->tensor("blk.0.ffn_gate_inp.weight")->type_name == "F32");
+  CHECK(narrow->tensor("blk.0.attn_norm.weight")->type_name == "F32");
+  CHECK(narrow->integer("general.file_type") == 32);
+  convert(place / "bf16.gguf", place / "mixed");
+  const auto mixed = ModelFile::open(place / "mixed");
+  CHECK(mixed->tensor("model.layers.0.self_attn.q_proj.weight")->type_name == "BF16");
+  CHECK(mixed->tensor("model.layers.0.input_layernorm.weight")->type_name == "F32");  // bf16 would round it
+  convert(place / "mixed", place / "mixed.gguf");
+  check_same_tensors(*narrow, *ModelFile::open(place / "mixed.gguf"));
+  convert(place / "bf16.gguf", place / "bf16", {"bf16", false});
+  const auto folder = ModelFile::open(place / "bf16");
+  for (const FileTensor& tensor : folder->tensors()) CHECK(tensor.type_name == "BF16");
+  CHECK(Json::parse(test::read_file(place / "bf16/config.json"))["dtype"] == "bfloat16");
+  convert(place / "bf16", place / "again.gguf");
+  convert(place / "again.gguf", place / "again");  // norms are numbers of bf16 now, and so they come back
+  check_same_tensors(*folder, *ModelFile::open(place / "again"));
+
+  auto tensors = test::golden_tensors("qwen2");
+  tensors["model.layers.0.mlp.up_proj.weight"].values[7] = 70000;
+  test::write_golden_folder(place / "large", "qwen2");
+  test::write_weights(place / "large/model.safetensors", tensors);
+  CHECK_THAT(test::message_of([&] { convert(place / "large", place / "large.gguf", {"f16", false}); }),
+             Contains("tensor model.layers.0.mlp.up_proj.weight: holds 70000, too large for f16"));
+  CHECK_FALSE(std::filesystem::exists(place / "large.gguf"));
+  CHECK_THAT(test::message_of([&] { convert(place / "large", place / "large.gguf", {"q4_0", false}); }), Contains("--type: unknown type 'q4_0'; allowed: f32, f16, bf16"));
+}
+
+TEST_CASE("quantised tensors become the values that they stand for") {
+  const test::TemporaryFolder folder;
+  test::GgufWriter writer;
+  std::string blocks;
+  for (int block = 0; block < 4; ++block) {  // Q8_0: a scale of 0.5, then 32 codes
+    blocks += test::GgufWriter::bytes_of(to_half(0.5f).bits);
+    for (int i = 0; i < 32; ++i) blocks += static_cast<char>(i - 16 - block);
+  }
+  writer.tensor("x", 8, {64, 2}, blocks);
+  writer.write(folder / "x.gguf");
+  TensorPair pair;
+  pair.folder = "y";
+  pair.gguf = "x";
+  std::string bytes;
+  const auto outputs = tensors_for_folder(ModelFile::open(folder / "x.gguf"), {pair}, find_tensor_type("F32"));
+  outputs.at(0).write_bytes([&](std::string_view more) { bytes += more; });
+  CHECK(outputs[0].shape == std::vector<std::int64_t>{64, 2});
+  REQUIRE(bytes.size() == 128 * sizeof(float));
+  for (int i = 0; i < 128; ++i) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+    CHECK(value == 0.5f * static_cast<float>(i % 32 - 16 - i / 32));
+  }
+}
+
+TEST_CASE("nothing is overwritten unasked; --force replaces a model, and no other folder") {
+  const Place place;
+  test::write_golden_folder(place / "a", "qwen2");
+  write_tokenizer(place / "a");
+  convert(place / "a", place / "a.gguf");
+  CHECK_THAT(test::message_of([&] { convert(place / "a", place / "a.gguf"); }), Contains("a.gguf: exists; --force replaces it"));
+  convert(place / "a", place / "a.gguf", {"", true});
+  CHECK_THAT(test::message_of([&] { convert(place / "a", place / "a"); }), Contains("/a: is a folder"));
+  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "a.gguf"); }), Contains("a.gguf: is a file"));
+  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "a"); }), Contains("/a: exists and is not empty; --force replaces it"));
+  std::filesystem::create_directory(place / "b");
+  convert(place / "a.gguf", place / "b/");
+  std::ofstream(place / "b/model.safetensors.index.json") << "{}";  // of what was there before
+  convert(place / "a.gguf", place / "b", {"", true});
+  CHECK_FALSE(std::filesystem::exists(place / "b/model.safetensors.index.json"));
+  std::ofstream(place / "b/thesis.tex") << "x";
+  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "b", {"", true}); }), Contains("b/thesis.tex: is no file of a model's folder"));
+  CHECK(std::filesystem::exists(place / "b/thesis.tex"));
+  CHECK(place.entries() == 3);
+}
+
+TEST_CASE("a full disk, and a folder that cannot be written to, are errors that leave nothing behind") {
+  const Place place;
+  test::write_golden_folder(place / "a", "qwen2");
+  write_tokenizer(place / "a");
+  convert(place / "a", place / "a.gguf");
+  for (const auto& [in, out] : {std::pair("a", "b.gguf"), std::pair("a.gguf", "b")}) {
+    const auto child = ::fork();
+    if (child == 0) {  // a limit on file sizes fails in the way a full disk does: a part is written, then an error
+      std::signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{20000, 20000};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      const std::string message = test::message_of([&, from = place / in, to = place / out] { convert(from, to); });
+      ::_exit(message.find("writing failed: File too large; make room") != std::string::npos ? 0 : 3);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  }
+  CHECK(place.entries() == 2);
+  CHECK_THAT(test::message_of([&] { convert(place / "a", place / "nowhere/b.gguf"); }), Contains("nowhere/b.gguf") && Contains("No such file or directory"));
+  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "nowhere/b"); }), Contains("nowhere/b"));
+}
+
+TEST_CASE("what the other form has no words for is refused before anything is written") {
+  const Place place;
+  const auto refusal = [&](const std::string& model, const char* pointer, const Json& value) {
+    std::filesystem::remove_all(place / "a");
+    test::write_golden_folder(place / "a", model);
+    write_tokenizer(place / "a");
+    Json config = test::golden_model(model)["config"];
+    config[Json::json_pointer(pointer)] = value;
+    std::ofstream(place / "a/config.json") << config.dump();
+    const std::string message = test::message_of([&] { convert(place / "a", place / "a.gguf"); });
+    CHECK_FALSE(std::filesystem::exists(place / "a.gguf"));
+    return message;
+  };
+  CHECK_THAT(refusal("smollm3", "/no_rope_layers", {0, 1, 1, 1}), Contains("config.json: GGUF has no words for this model's RoPE"));
+  CHECK_THAT(refusal("gemma3", "/rope_parameters/sliding_attention", {{"rope_type", "linear"}, {"rope_theta", 10000.0}, {"factor", 2.0}}),
+             Contains("GGUF has no words for this model's RoPE"));
+}
+
+TEST_CASE("tokenizers: tokenizer.json as GGUF and GGUF as tokenizer.json give the tokens of the other form") {
+  const Json cases = Json::parse(test::read_file(test::source_path("tests/golden/tokenizers/cases.json")))["cases"];
+  const auto golden = [](const std::string& name) { return test::source_path("tests/golden/tokenizers/" + name); };
+  const test::TemporaryFolder folder;
+  const auto check = [&](const std::string& name, const std::string& written, bool frame = true) {
+    const auto theirs = load_tokenizer(golden(name)), ours = load_tokenizer(written);
+    for (const Json& one : cases[name]) {
+      INFO(name << ": " << one["text"]);
+      const std::string text = one["text"];
+      CHECK((ours->encode(text, false, false) == theirs->encode(text, false, false)));
+      const auto tokens = theirs->encode(text, true, frame);
+      CHECK((ours->encode(text, true, frame) == tokens));
+      CHECK(ours->decode_text(tokens, true) == theirs->decode_text(tokens, true));
+    }
+  };
+  for (const std::string name : {"gpt2", "smollm", "deepseek_llm", "deepseek_coder", "deepseek_v3", "falcon", "llama3"}) {
+    GgufWriter writer;
+    const auto description = read_tokenizer_json(JsonFile(golden(name + ".json")));
+    add_gguf_tokenizer(writer, description, description.vocabulary.size() + 3, "tokenizer.json");  // three rows of embedding without a token
+    writer.text("general.architecture", "test");
+    writer.write(folder / "x.gguf");
+    check(name + ".gguf", folder / "x.gguf", false);  // the golden GGUF file is another program's of the same tokenizer, but for BOS
+  }
+  for (const std::string name : {"gpt2", "falcon", "llama3", "spm_bpe", "spm_bpe_no_prefix"}) {
+    const auto description = read_gguf_tokenizer(*ModelFile::open(golden(name + ".gguf")));
+    std::ofstream(folder / "tokenizer.json") << tokenizer_json(description, description.vocabulary.size()).dump();
+    check(name + ".gguf", folder / "tokenizer.json");
+    GgufWriter writer;
+    writer.text("general.architecture", "test");
+    add_gguf_tokenizer(writer, read_tokenizer_json(JsonFile(folder / "tokenizer.json")), description.vocabulary.size(), "tokenizer.json");
+    writer.write(folder / "y.gguf");
+    check(name + ".gguf", folder / "y.gguf");
+  }
+}
+
+TEST_CASE("tokenizers that GGUF has no name for are refused with what it has") {
+  const auto refusal = [](const std::string& name) {
+    GgufWriter writer;
+    const auto description = read_tokenizer_json(JsonFile(test::source_path("tests/golden/tokenizers/" + name + ".json")));
+    return test::message_of([&] { add_gguf_tokenizer(writer, description, description.vocabulary.size(), "FOLDER/tokenizer.json"); });
+  };
+  CHECK_THAT(refusal("bert_bpe"), Contains("FOLDER/tokenizer.json: cannot be said in GGUF"));
+  CHECK_THAT(refusal("clip"), Contains("cannot be said in GGUF"));
+  CHECK_THAT(refusal("t5"), Contains("Unigram"));
+  CHECK_THAT(refusal("llama2"), Contains("merges"));  // trained by `tokenizers`: SentencePiece would cut words in other ways
+  const auto qwen2 = read_tokenizer_json(JsonFile(test::source_path("tests/golden/tokenizers/qwen2.json")));
+  GgufWriter writer;
+  const auto notes = add_gguf_tokenizer(writer, qwen2, qwen2.vocabulary.size(), "x");
+  REQUIRE(notes.size() == 2);
+  CHECK_THAT(notes[0], Contains("NFC is left out"));
+  CHECK_THAT(notes[1], Contains("white space beside 3 added tokens"));
+}

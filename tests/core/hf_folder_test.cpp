@@ -1,0 +1,177 @@
+// Hugging Face folders, opened as any model: the golden models in the form in which transformers saves them give its logits; what is
+// missing, too much or of another shape is refused by name.
+#include <algorithm>
+#include <cmath>
+
+#include "config.h"
+#include "hf_folder.h"
+#include "session.h"
+
+using namespace patchbay;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr float kTolerance = 1e-4f;  // logits are up to 7
+constexpr int kVocabulary = 64, kEvery = 3;  // of tests/golden/architectures/generate.py
+
+std::vector<float> logits_of(const std::string& model, std::span<const Token> tokens, const std::string& settings = "") {
+  SessionOptions options;
+  options.max_tokens = static_cast<std::int64_t>(tokens.size());
+  Session session(ModelFile::open(find_model(model)), read_run_config(parse_yaml("activations: fp32\nkv_store: {type: contiguous, format: fp32}\n" + settings, "test")), options);
+  const SeqId seq = session.runner().open();
+  std::vector<TokenRow> rows;
+  for (const Token token : tokens) rows.push_back({seq, token, static_cast<std::int32_t>(rows.size()) - 1, true, 0});
+  const Step step = session.runner().forward(rows);
+  return {step.logits.data, step.logits.data + step.logits.size()};
+}
+
+float largest_difference(const std::vector<float>& logits, const std::vector<float>& every_third) {
+  float largest = 0;
+  for (std::size_t i = 0; i < every_third.size(); ++i) {
+    const std::size_t row = i / kVocabulary * kEvery;
+    const float difference = std::abs(logits.at(row * kVocabulary + i % kVocabulary) - every_third[i]);
+    largest = std::isnan(difference) ? INFINITY : std::max(largest, difference);
+  }
+  return largest;
+}
+
+/// A folder of one golden model, to be spoilt.
+struct Folder {
+  explicit Folder(const std::string& model) : tensors(test::golden_tensors(model)), config(test::golden_model(model)["config"]) {}
+  const test::TemporaryFolder folder;
+  test::FolderTensors tensors;
+  nlohmann::json config;
+
+  std::string write() const {
+    std::ofstream(folder / "config.json") << config.dump();
+    test::write_weights(folder / "model.safetensors", tensors);
+    return folder.path;
+  }
+  std::string refusal() const {
+    write();
+    return test::message_of([&] { read_model_spec(*ModelFile::open(folder.path)); });
+  }
+};
+
+const std::vector<Token> kTokens = {1, 5, 9, 33, 2};
+
+}  // namespace
+
+TEST_CASE("every architecture, read from its folder: logits agree with transformers") {
+  const auto goldens = nlohmann::json::parse(test::read_file(test::kArchitectures + "architectures.json"))["models"];
+  for (const auto& [model, golden] : goldens.items()) {
+    DYNAMIC_SECTION(model) {
+      const test::TemporaryFolder folder;
+      test::write_golden_folder(folder.path, model);
+      for (const auto& sequence : golden["sequences"]) {
+        const auto tokens = sequence["tokens"].get<std::vector<Token>>();
+        CHECK(largest_difference(logits_of(folder.path, tokens), test::floats_of_hex(sequence["logits"])) < kTolerance);
+      }
+    }
+  }
+}
+
+TEST_CASE("a folder's shards give the same bits as one file; rules name tensors as everywhere") {
+  Folder one("qwen3");
+  const auto whole = logits_of(one.write(), kTokens);
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "config.json") << one.config.dump();
+  nlohmann::json map;
+  test::FolderTensors shards[2];
+  for (const auto& [name, tensor] : one.tensors) {
+    const int shard = map.size() % 2;
+    shards[shard][name] = tensor;
+    map[name] = "model-0000" + std::to_string(shard + 1) + "-of-00002.safetensors";
+  }
+  for (int i = 0; i < 2; ++i) test::write_weights(folder / ("model-0000" + std::to_string(i + 1) + "-of-00002.safetensors"), shards[i]);
+  const std::string index = folder / "model.safetensors.index.json";
+  std::ofstream(index) << nlohmann::json({{"metadata", {{"total_size", 1}}}, {"weight_map", map}}).dump();
+  CHECK(logits_of(folder.path, kTokens) == whole);
+  CHECK(logits_of(index, kTokens) == whole);
+  CHECK(ModelFile::open(folder.path)->paths().size() == 4);  // config.json, the index and two shards: all that the model is
+  CHECK(logits_of(folder.path, kTokens, "weights: {quantizer: none, rules: [{match: blk.0.attn_q, quantizer: rtn, format: q8_0}]}") != whole);
+
+  shards[1]["model.norm.weight"] = one.tensors["model.norm.weight"];
+  shards[0]["model.norm.weight"] = one.tensors["model.norm.weight"];
+  for (int i = 0; i < 2; ++i) test::write_weights(folder / ("model-0000" + std::to_string(i + 1) + "-of-00002.safetensors"), shards[i]);
+  CHECK_THAT(test::message_of([&] { ModelFile::open(folder.path); }), Contains("tensor 'model.norm.weight': duplicate tensor name"));
+}
+
+TEST_CASE("GPT-2's folder may leave out \"transformer.\"; buffers of older folders are no tensors of the model") {
+  Folder gpt2("gpt2");
+  const auto expected = logits_of(gpt2.write(), kTokens);
+  test::FolderTensors shortened;
+  for (const auto& [name, tensor] : gpt2.tensors) shortened[name.starts_with("transformer.") ? name.substr(12) : name] = tensor;
+  gpt2.tensors = shortened;
+  gpt2.tensors["h.0.attn.bias"] = {{1, 1, 2, 2}, {1, 0, 1, 1}};
+  gpt2.tensors["h.1.attn.masked_bias"] = {{}, {-1e4f}};
+  CHECK(logits_of(gpt2.write(), kTokens) == expected);
+
+  Folder llama("llama_bias");  // whose head is its embedding
+  const auto tied = logits_of(llama.write(), kTokens);
+  llama.tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = {{4}, {1, 0.5f, 0.25f, 0.125f}};
+  llama.tensors["lm_head.weight"] = llama.tensors["model.embed_tokens.weight"];
+  CHECK(logits_of(llama.write(), kTokens) == tied);
+  llama.tensors["lm_head.weight"].values[3] += 1;
+  CHECK_THAT(llama.refusal(), Contains("tensor 'lm_head.weight': differs from the embedding"));
+}
+
+TEST_CASE("tensors that are missing, too many, or of another shape than config.json wants are refused by folder and name") {
+  Folder folder("gpt2");
+  const auto tensors = folder.tensors;
+  folder.tensors.erase("transformer.h.1.mlp.c_fc.bias");
+  CHECK_THAT(folder.refusal(), Contains(folder.folder.path + ": tensor 'transformer.h.1.mlp.c_fc.bias': missing tensor"));
+  folder.tensors = tensors;
+  folder.tensors["transformer.h.2.ln_1.weight"] = {{32}, std::vector<float>(32)};
+  CHECK_THAT(folder.refusal(), Contains("tensor 'transformer.h.2.ln_1.weight': unexpected tensor") && Contains("gpt2 of 2 layers"));
+  folder.tensors = tensors;
+  std::swap(folder.tensors["transformer.h.0.attn.c_attn.weight"].shape[0], folder.tensors["transformer.h.0.attn.c_attn.weight"].shape[1]);
+  CHECK_THAT(folder.refusal(), Contains("'transformer.h.0.attn.c_attn.weight': tensor shape mismatch: [96, 32]; allowed: [32, 96]"));
+  folder.tensors = tensors;
+  folder.config["vocab_size"] = 65;
+  CHECK_THAT(folder.refusal(), Contains("'transformer.wte.weight': tensor shape mismatch: [64, 32]; allowed: [65, 32]"));
+
+  Folder phi3("phi3_window");
+  phi3.config["num_key_value_heads"] = 1;
+  CHECK_THAT(phi3.refusal(), Contains("self_attn.qkv_proj.weight': tensor shape mismatch: [64, 32]; allowed: [48, 32]"));
+  Folder llama("llama_linear");
+  llama.tensors["model.layers.0.self_attn.q_proj.bias"] = {{32}, std::vector<float>(32)};
+  CHECK_THAT(llama.refusal(), Contains("'model.layers.0.self_attn.q_proj.bias': unexpected tensor"));
+}
+
+TEST_CASE("a folder without weights, with pickled ones, or without config.json says what is missing") {
+  Folder folder("qwen2");
+  folder.write();
+  const auto refusal = [&] { return test::message_of([&] { read_model_spec(*ModelFile::open(find_model(folder.folder.path))); }); };
+  CHECK(refusal() == "no error");
+  std::filesystem::rename(folder.folder / "model.safetensors", folder.folder / "weights.safetensors");
+  CHECK_THAT(refusal(), Contains(folder.folder.path + ": weights: the folder holds none; allowed: model.safetensors"));
+  // Tensors under another name are no whole model, but a container that can be looked into.
+  const auto part = ModelFile::open(folder.folder / "weights.safetensors");
+  check_model(*part);
+  CHECK_THAT(test::message_of([&] { read_model_spec(*part); }), Contains("weights.safetensors: config.json: tensors alone are no model"));
+  std::ofstream(folder.folder / "pytorch_model.bin") << "x";
+  CHECK_THAT(refusal(), Contains("pytorch_model.bin: is a pickle"));
+  std::filesystem::remove(folder.folder / "config.json");
+  CHECK_THAT(refusal(), Contains(folder.folder.path + "/config.json: no such file"));
+}
+
+TEST_CASE("without tokenizer.json tokens are numbers: those compute and end as generation_config.json says, text is refused") {
+  Folder folder("qwen2");
+  const auto file = ModelFile::open(folder.write());
+  const auto tokenizer = make_tokenizer(*file);
+  CHECK_FALSE(tokenizer->knows_text());
+  CHECK(tokenizer->size() == kVocabulary);
+  CHECK(tokenizer->is_end_of_generation(63));  // config.json's
+  CHECK_FALSE(tokenizer->is_end_of_generation(7));
+  CHECK_THAT(test::message_of([&] { tokenizer->encode("a", false, false); }), Contains(folder.folder.path + "/tokenizer.json: no such file"));
+  CHECK_THAT(test::message_of([&] { tokenizer->piece(1, false); }), Contains("tokenizer.json: no such file"));
+  std::ofstream(folder.folder / "generation_config.json") << R"({"eos_token_id": [7, 9]})";
+  const auto ends = make_tokenizer(*file);
+  CHECK(ends->is_end_of_generation(7));
+  CHECK(ends->is_end_of_generation(9));
+  CHECK_FALSE(ends->is_end_of_generation(63));
+  std::ofstream(folder.folder / "generation_config.json") << R"({"eos_token_id": 64})";
+  CHECK_THAT(test::message_of([&] { make_tokenizer(*file); }), Contains("generation_config.json: /eos_token_id: is out of range: 64"));
+}
