@@ -35,6 +35,19 @@ struct GenerateOptions {
   std::uint64_t seed = 0;
   bool ignore_end = false;               ///< go on past end-of-generation tokens
 };
+struct ChatOptions {
+  ModelOptions model;
+  std::optional<std::string> system, message;
+  std::optional<std::string> tools, chat_template;  ///< files
+  std::int64_t max_tokens = 1024, context = 0;      ///< context 0: the model's, at most 4096
+  std::uint64_t seed = 0;
+};
+struct TemplateOptions {
+  ModelOptions model;
+  std::string messages;                             ///< files, all of them
+  std::optional<std::string> tools, variables, chat_template;
+  bool no_generation_prompt = false;
+};
 struct PerplexityOptions {
   ModelOptions model;
   std::string text;                      ///< file
@@ -73,6 +86,8 @@ int inspect(const InspectOptions&);
 int tokenize(const TokenizeOptions&);
 int logits(const LogitsOptions&);
 int generate(const GenerateOptions&);
+int chat(const ChatOptions&);
+int show_template(const TemplateOptions&);
 int perplexity(const PerplexityOptions&);
 int bench(const BenchOptions&);
 int plan(const PlanOptions&);

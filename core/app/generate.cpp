@@ -13,15 +13,6 @@
 namespace patchbay::app {
 namespace {
 
-const char* name_of(GenerationResult::Finish finish) {
-  switch (finish) {
-    case GenerationResult::Finish::length: return "length";
-    case GenerationResult::Finish::stop: return "stop";
-    case GenerationResult::Finish::full: return "cache full";
-  }
-  return "";
-}
-
 nlohmann::json as_json(const std::vector<Token>& prompt, const GenerationResult& result, const Tokenizer& tokenizer) {
   Utf8Stream text;
   std::string joined;
@@ -69,11 +60,7 @@ int generate(const GenerateOptions& options) {
       std::fflush(stdout);
     };
   }
-  GenerationOptions engine;
-  engine.max_batched_tokens = session->config().max_batched_tokens;
-  engine.retention = &session->retention();
-  engine.prefix = &session->prefix();
-  const GenerationResult result = patchbay::generate(session->runner(), {&request, 1}, engine)[0];
+  const GenerationResult result = patchbay::generate(session->runner(), {&request, 1}, generation_options(*session))[0];
   if (options.model.json) {
     fmt::print("{}\n", as_json(prompt, result, tokenizer).dump());
   } else {

@@ -27,6 +27,7 @@ InterruptGuard::~InterruptGuard() {
 }
 
 int interrupt_signal() { return received; }
+void clear_interrupt() { received = 0; }
 
 void throw_if_interrupted() {
   if (received) throw Interrupted();

@@ -20,6 +20,8 @@ class InterruptGuard {
 };
 /// The signal that came, or 0.
 int interrupt_signal();
+/// Forgets the signal that came.
+void clear_interrupt();
 /// @throws Interrupted when one came.
 void throw_if_interrupted();
 

@@ -171,21 +171,34 @@ void add_tokenize(CLI::App& app, Outcome& outcome) {
       tokenize);
 }
 
-struct GenerateCommand {
-  GenerateOptions options;
+/// Options of a command that samples.
+template <class Options>
+struct Sampling {
+  Options options;
   std::map<std::string, std::string> short_forms;  ///< --temperature and the like, as given
 };
 
-int generate_with_short_forms(const GenerateCommand& command) {
-  GenerateOptions options = command.options;
+template <class Options, int (*run)(const Options&)>
+int with_sampling(const Sampling<Options>& command) {
+  Options options = command.options;
   options.model.assignments = with_short_forms(command.short_forms, options.model.assignments);
-  return generate(options);
+  return run(options);
+}
+
+/// Only when this command is the one chosen: reading the schemas loads the processors.
+void short_form_options(CLI::App& command, std::map<std::string, std::string>& given) {
+  command.preparse_callback([&command, &given](std::size_t) {
+    for (const ShortForm& form : short_forms()) {
+      const auto keep = [&given, option = form.option](const std::string& value) { given[option] = value; };
+      command.add_option_function<std::string>(form.option, keep, form.help);
+    }
+  });
 }
 
 void add_generate(CLI::App& app, Outcome& outcome) {
-  add<GenerateCommand>(
+  add<Sampling<GenerateOptions>>(
       app, outcome, "generate", "Continues a prompt",
-      [](CLI::App& command, GenerateCommand& given) {
+      [](CLI::App& command, Sampling<GenerateOptions>& given) {
         GenerateOptions& options = given.options;
         model(command, options.model);
         command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
@@ -195,15 +208,40 @@ void add_generate(CLI::App& app, Outcome& outcome) {
         number(command, "--seed", options.seed, "Seed of the random draws");
         command.add_flag("--ignore-end", options.ignore_end, "Go on past end-of-generation tokens");
         assignments(command, options.model.assignments);
-        // Only when this command is the one chosen: reading the schemas loads the processors.
-        command.preparse_callback([&command, &given](std::size_t) {
-          for (const ShortForm& form : short_forms()) {
-            const auto keep = [&given, option = form.option](const std::string& value) { given.short_forms[option] = value; };
-            command.add_option_function<std::string>(form.option, keep, form.help);
-          }
-        });
+        short_form_options(command, given.short_forms);
       },
-      generate_with_short_forms);
+      with_sampling<GenerateOptions, generate>);
+}
+
+void add_chat(CLI::App& app, Outcome& outcome) {
+  add<Sampling<ChatOptions>>(
+      app, outcome, "chat", "A conversation: each line of input is a message",
+      [](CLI::App& command, Sampling<ChatOptions>& given) {
+        ChatOptions& options = given.options;
+        model(command, options.model);
+        command.add_option("--system", options.system, "The system message");
+        command.add_option("--message", options.message, "One message, answered once; else messages come from standard input");
+        command.add_option("--tools", options.tools, "A JSON file with the tools that the model may call");
+        command.add_option("--template", options.chat_template, "A file with a chat template, instead of the model's own");
+        number(command, "--max-tokens", options.max_tokens, "Longest answer, in tokens");
+        number(command, "--context", options.context, "Room for the conversation, in tokens; 0: the model's context, at most 4096");
+        number(command, "--seed", options.seed, "Seed of the random draws");
+        assignments(command, options.model.assignments);
+        short_form_options(command, given.short_forms);
+      },
+      with_sampling<ChatOptions, chat>);
+}
+
+void add_template(CLI::App& app, Outcome& outcome) {
+  add<TemplateOptions>(app, outcome, "template", "What a chat template makes of messages: the text and its tokens",
+                       [](CLI::App& command, TemplateOptions& options) {
+                         model(command, options.model);
+                         command.add_option("--messages", options.messages, "A JSON file: [{\"role\": \"user\", \"content\": \"...\"}, ...]")->required();
+                         command.add_option("--tools", options.tools, "A JSON file with tools");
+                         command.add_option("--variables", options.variables, "A JSON file with more names for the template (enable_thinking)");
+                         command.add_option("--template", options.chat_template, "A file with a chat template, instead of the model's own");
+                         command.add_flag("--no-generation-prompt", options.no_generation_prompt, "Leave out what opens the answer");
+                       }, show_template);
 }
 
 void add_perplexity(CLI::App& app, Outcome& outcome) {
@@ -388,6 +426,8 @@ int run_command(int argc, char** argv) {
   add_tokenize(app, outcome);
   add_logits(app, outcome);
   add_generate(app, outcome);
+  add_chat(app, outcome);
+  add_template(app, outcome);
   add_perplexity(app, outcome);
   add_bench(app, outcome);
   add_plan(app, outcome);

@@ -9,16 +9,28 @@
 
 #include "model_file.h"
 #include "patchbay/model_runner.h"
+#include "text_range.h"
 
 namespace patchbay {
 
 struct TokenizerDescription;
+
+/// A text that is partly a frame (what a chat template writes) and partly data (what people and tools wrote). The frame alone may
+/// hold control tokens: special tokens, and other added tokens that the template's own words spell.
+struct FramedText {
+  std::string text;
+  std::vector<TextRange> data;  ///< in order, apart from each other
+  std::string own_words;        ///< all that the template itself says, pieces parted by '\0'
+};
 
 class PATCHBAY_API Tokenizer {
  public:
   virtual ~Tokenizer();
   /// parse_special: text of special tokens becomes those tokens; else it is plain text. add_special: BOS/EOS as the model says.
   virtual std::vector<Token> encode(std::string_view text, bool parse_special, bool add_special) const = 0;
+  /// Data and frame are read as one text: a word may begin in the one and end in the other. But no control token comes from data, not
+  /// even in part. Adds no BOS: the template writes it.
+  virtual std::vector<Token> encode(const FramedText& text) const = 0;
   /// The token's bytes in the middle of a text, which may be part of a UTF-8 character. Special tokens give their text when
   /// `special`, else "".
   virtual std::string_view piece(Token token, bool special) const = 0;

@@ -44,21 +44,29 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   trie_ = Trie(std::move(keys));
 }
 
-AddedTokens::Found AddedTokens::find(std::string_view text, std::size_t from) const {
+bool Frame::allows(const AddedToken& token, std::size_t begin, std::size_t end) {
+  while (!data.empty() && data.front().end <= begin) data = data.subspan(1);
+  if (data.empty() || data.front().begin >= end) return true;
+  if (token.special) return false;
+  return spaces_at_start(token.content) == token.content.size() || own_words.find(token.content) == std::string_view::npos;
+}
+
+AddedTokens::Found AddedTokens::find(std::string_view text, std::size_t from, Frame& frame) const {
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     Found found{begin, begin, nullptr};
     trie_.prefixes(text.substr(begin), [&](std::size_t length, std::int32_t index) {
-      found = {begin, begin + length, &tokens_[static_cast<std::size_t>(index)]};
+      const AddedToken& token = tokens_[static_cast<std::size_t>(index)];
+      if (frame.allows(token, begin, begin + length)) found = {begin, begin + length, &token};
     });
     if (found.token != nullptr) return found;
   }
   return {text.size(), text.size(), nullptr};
 }
 
-void AddedTokens::split(std::string_view text, bool parse_special, FunctionRef<void(std::size_t, std::size_t, Token)> part) const {
+void AddedTokens::split(std::string_view text, bool parse_special, FunctionRef<void(std::size_t, std::size_t, Token)> part, Frame frame) const {
   std::size_t done = 0;
   for (std::size_t from = 0; from < text.size();) {
-    const Found found = find(text, from);
+    const Found found = find(text, from, frame);
     if (found.token == nullptr) break;
     from = found.end;
     if (found.token->special && !parse_special) continue;

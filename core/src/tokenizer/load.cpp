@@ -68,6 +68,7 @@ class Numbers final : public Tokenizer {
     ends_ = description.ends;
   }
   std::vector<Token> encode(std::string_view, bool, bool) const override { refuse(); }
+  std::vector<Token> encode(const FramedText&) const override { refuse(); }
   std::string_view piece(Token, bool) const override { refuse(); }
   std::string decode_text(std::span<const Token>, bool) const override { refuse(); }
   int size() const override { return size_; }

@@ -60,20 +60,15 @@ class Pipeline : public Tokenizer {
   }
 
   std::vector<Token> encode(std::string_view text, bool parse_special, bool add_special) const override {
-    if (text.size() > INT32_MAX) throw Error("text", fmt::format("{} bytes are too many", text.size()), "below 2 GiB");
     std::vector<Token> tokens;
     if (add_special) tokens = description_.prefix;
-    const auto workspace = model_->workspace();
-    Run run{parse_special, *workspace, tokens};
-    try {
-      raw_tokens_.split(text, parse_special, [&](std::size_t begin, std::size_t end, Token token) {
-        if (token >= 0) return tokens.push_back(token);
-        encode_bytes(text.substr(begin, end - begin), begin == 0, run);
-      });
-    } catch (const MissingCharacter& missing) {
-      refuse(text, missing.bytes);
-    }
+    encode_whole(text, {}, parse_special, tokens);
     if (add_special) tokens.insert(tokens.end(), description_.suffix.begin(), description_.suffix.end());
+    return tokens;
+  }
+  std::vector<Token> encode(const FramedText& text) const override {
+    std::vector<Token> tokens;
+    encode_whole(text.text, {text.data, text.own_words}, true, tokens);
     return tokens;
   }
 
@@ -102,7 +97,38 @@ class Pipeline : public Tokenizer {
     bool parse_special;
     TokenModel::Workspace& workspace;
     std::vector<Token>& tokens;
+    Frame frame;
+    bool in_data = false;
   };
+
+  void encode_whole(std::string_view text, const Frame& frame, bool parse_special, std::vector<Token>& tokens) const {
+    if (text.size() > INT32_MAX) throw Error("text", fmt::format("{} bytes are too many", text.size()), "below 2 GiB");
+    const auto workspace = model_->workspace();
+    Run run{parse_special, *workspace, tokens, frame};
+    const auto part = [&](std::size_t begin, std::size_t end, Token token) {
+      if (token >= 0) return tokens.push_back(token);
+      encode_stretch(text, begin, end, run);
+    };
+    try {
+      raw_tokens_.split(text, parse_special, part, frame);
+    } catch (const MissingCharacter& missing) {
+      refuse(text, missing.bytes);
+    }
+  }
+
+  /// Tokens that are looked for after normalisation are so in frame and data apart: once normalised, nobody knows where which came from.
+  void encode_stretch(std::string_view text, std::size_t begin, std::size_t end, Run& run) const {
+    if (run.frame.data.empty() || normalized_tokens_.empty()) return encode_bytes(text.substr(begin, end - begin), begin == 0, run);
+    for (const TextRange& range : run.frame.data) {
+      const std::size_t data = std::clamp(range.begin, begin, end), after = std::clamp(range.end, begin, end);
+      encode_bytes(text.substr(begin, data - begin), begin == 0, run);
+      run.in_data = true;
+      encode_bytes(text.substr(data, after - data), data == 0, run);
+      run.in_data = false;
+      begin = after;
+    }
+    encode_bytes(text.substr(begin, end - begin), begin == 0, run);
+  }
 
   void check(Token token) const {
     if (token >= 0 && token < size()) return;
@@ -154,10 +180,12 @@ class Pipeline : public Tokenizer {
   void encode_normalized(std::string_view text, bool at_start, Run& run) const {
     const auto encode_piece = [&](std::string_view piece) { model_->encode(piece, run.workspace, run.tokens); };
     if (normalized_tokens_.empty()) return pre_tokenizer_.split(text, at_start, encode_piece);
-    normalized_tokens_.split(text, run.parse_special, [&](std::size_t begin, std::size_t end, Token token) {
+    const auto part = [&](std::size_t begin, std::size_t end, Token token) {
       if (token >= 0) return run.tokens.push_back(token);
       pre_tokenizer_.split(text.substr(begin, end - begin), at_start && begin == 0, encode_piece);
-    });
+    };
+    const TextRange all{0, text.size()};
+    normalized_tokens_.split(text, run.parse_special, part, run.in_data ? Frame{{&all, 1}, run.frame.own_words} : Frame{});
   }
 
   [[noreturn]] void refuse(std::string_view text, const std::string& missing) const {

@@ -3,6 +3,7 @@
 
 #include <unicode/brkiter.h>
 #include <unicode/bytestream.h>
+#include <unicode/casemap.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 #include <unicode/uscript.h>
@@ -11,6 +12,8 @@
 #include <algorithm>
 #include <memory>
 #include <vector>
+
+#include "jinja/unicode_text.h"
 
 namespace patchbay {
 namespace {
@@ -112,3 +115,49 @@ ScriptGroup script_group(char32_t c) {
 }
 
 }  // namespace patchbay
+
+namespace patchbay::jinja {
+namespace {
+
+bool has_type(char32_t c, std::uint32_t mask) { return (U_GET_GC_MASK(static_cast<UChar32>(c)) & mask) != 0; }
+UNumericType numeric_type(char32_t c) { return static_cast<UNumericType>(u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE)); }
+
+/// One of ICU's case mappings, with the locale that has no rules of its own.
+template <class Map>
+std::string mapped(std::string_view text, Map map) {
+  std::string result;
+  icu::StringByteSink<std::string> sink(&result);
+  UErrorCode code = U_ZERO_ERROR;
+  map(icu::StringPiece(text.data(), static_cast<std::int32_t>(text.size())), sink, code);
+  check(code);
+  return result;
+}
+
+}  // namespace
+
+bool is_space(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
+bool is_printable(char32_t c) { return c == ' ' || !has_type(c, U_GC_C_MASK | U_GC_Z_MASK); }
+bool is_line_end(char32_t c) { return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029; }
+bool is_upper(char32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_UPPERCASE); }
+bool is_lower(char32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_LOWERCASE); }
+bool is_title(char32_t c) { return has_type(c, U_GC_LT_MASK); }
+bool is_alphabetic(char32_t c) { return has_type(c, U_GC_L_MASK); }
+bool is_decimal(char32_t c) { return has_type(c, U_GC_ND_MASK); }
+int decimal_value(char32_t c) { return u_charDigitValue(static_cast<UChar32>(c)); }
+bool is_digit(char32_t c) { return numeric_type(c) == U_NT_DECIMAL || numeric_type(c) == U_NT_DIGIT; }
+bool is_numeric(char32_t c) { return numeric_type(c) != U_NT_NONE; }
+
+std::string upper(std::string_view text) {
+  return mapped(text, [](const auto& from, auto& to, UErrorCode& code) { icu::CaseMap::utf8ToUpper("", 0, from, to, nullptr, code); });
+}
+std::string lower(std::string_view text) {
+  return mapped(text, [](const auto& from, auto& to, UErrorCode& code) { icu::CaseMap::utf8ToLower("", 0, from, to, nullptr, code); });
+}
+std::string title_first(std::string_view text) {
+  if (text.empty()) return {};
+  const std::string_view first = text.substr(0, first_utf8_unit(text).bytes);
+  const auto to_title = [](const auto& from, auto& to, UErrorCode& code) { icu::CaseMap::utf8ToTitle("", U_TITLECASE_NO_BREAK_ADJUSTMENT, nullptr, from, to, nullptr, code); };
+  return mapped(first, to_title) + std::string(text.substr(first.size()));
+}
+
+}  // namespace patchbay::jinja
