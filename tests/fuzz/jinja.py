@@ -6,8 +6,9 @@ first difference ends it with status 1 and says how to repeat it.
     cmake --build build/release --target jinja_lines
     python tests/fuzz/jinja.py --minutes 10
 
-What docs/chat.md lists as different on purpose is not made here (printed generators and functions, marked-up text that is put together),
-or counts as the same: integers past 64 bits and texts past the limits are errors here.
+What docs/chat.md lists as different on purpose is not made here (marked-up text that is put together) or counts as the same: integers past
+64 bits and texts past the limits are errors here, generators print without an address, an unknown filter is an error when it is run, and so
+is a slice of what has none (jinja2 makes it undefined where the operand is a constant).
 """
 import argparse
 import json
@@ -24,7 +25,7 @@ import generate  # noqa: E402  (the clock)
 from transformers.utils import chat_template_utils  # noqa: E402
 
 warnings.simplefilter("ignore")
-ON_PURPOSE = ("does not fit 64 bits", "does not fit 64", "cannot be held", "gets too long", "too much work", "nest too deep", "go too deep", "nests too deep", "64 bits", "is too large", "fractional power")
+ON_PURPOSE = ("does not fit 64 bits", "does not fit 64", "cannot be held", "gets too long", "too much work", "nest too deep", "go too deep", "nests too deep", "64 bits", "is too large", "fractional power", "cannot be sliced")
 STRINGS = ["", "a", "abc", " a b ", "Hello World", "x,y,,z", "\n\n a\n b\r\nc\u2028d\n", "é", "e\u0301", "ß", "İstanbul", "ΑΣ ΣΑΣ", "ǅ", "ﬁ", "🦑👩‍👩‍👧", "你好 世界", "<|im_end|>", "<b>&\"'</b>",
            "it's", "\"q\"", "a\\b", "\t\x0b\x0c\x1c\x85\u00a0\u3000", "12", "-3", " 42 ", "3.5", "1e3", "0x1F", "1_000", "nan", "²", "٣", "Ⅷ", "true", "None", "{{ x }}", "%s %d", "a.b", "a-b (c) [d]",
            "\x00\x7f\x1b", "aAaA", "</think>", "role", "ab" * 20]
@@ -216,7 +217,7 @@ class Generator:
         if kind < 7:
             return self.loop(depth)
         if kind == 7:
-            name = rng.choice(["v1", "v2", "s"])
+            name = rng.choice(["v1", "v2"])
             text = self.tag(f"set {name} = {of('any', 2)}")
             self.locals.append(name)
             return text
@@ -296,7 +297,7 @@ def main():
         texts += wanted is not None
         if answer.get("text") != wanted:
             message = answer.get("error", "")
-            if "No filter named" in (error or ""):  # theirs looks before it runs
+            if "No filter named" in (error or "") or " object at 0x" in (wanted or ""):
                 on_purpose += 1
             elif "text" not in answer and any(words in message for words in ON_PURPOSE):
                 on_purpose += 1

@@ -25,7 +25,7 @@ struct ChatInput {
 
 class PATCHBAY_API ChatTemplate {
  public:
-  /// @param name what errors call it. @throws Error for a template that cannot be read.
+  /// `name` is what errors call it. @throws Error for a template that cannot be read.
   ChatTemplate(const std::string& source, std::string name, std::map<std::string, std::string> special_tokens);
 
   /// All strings of messages, tools and variables are data; the roles are the frame's, and are words. @throws Error for messages that

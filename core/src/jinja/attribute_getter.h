@@ -10,8 +10,7 @@ namespace patchbay::jinja {
 
 class AttributeGetter {
  public:
-  /// @param attribute a string or an integer; none: the item itself
-  /// @param ignore_case strings come out in lower case
+  /// `attribute` is a string or an integer; none: the item itself. `ignore_case`: strings come out in lower case.
   AttributeGetter(Interpreter& interpreter, const Value& attribute, bool ignore_case = false, std::optional<Value> otherwise = std::nullopt);
   Value operator()(const Value& item) const;
 

@@ -23,7 +23,7 @@ class Interpreter {
  public:
   Interpreter(const Limits& limits, std::optional<std::tm> now) : budget_(limits), now_(now), scope_(std::make_shared<Scope>()) {}
 
-  /// @param context a dict: its keys are the names that the template finds
+  /// `context` is a dict: its keys are the names that the template finds.
   Text run(const Body& body, const Value& context);
   int line() const { return line_; }  ///< of what was run last: where an error came up
   /// Parts of the output that {% generation %} blocks made, outside of macros.

@@ -31,12 +31,12 @@ struct Rendered {
 /// A template that has been parsed: render it as often as you like, from any thread.
 class PATCHBAY_API Template {
  public:
-  /// @param name what errors call it. @throws Error, "NAME: line N: ...".
+  /// `name` is what errors call it. @throws Error, "NAME: line N: ...".
   explicit Template(std::string_view source, std::string name = "template", const Limits& limits = {});
   Template(Template&&) noexcept;
   ~Template();
 
-  /// @param make_context makes the dict of the names that the template finds; it may throw Error.
+  /// `make_context` makes the dict of the names that the template finds; it may throw Error.
   Rendered render(FunctionRef<Value(Budget&)> make_context, const RenderOptions& options = {}) const;
   /// All strings of the context are data.
   Rendered render(const nlohmann::ordered_json& context, const RenderOptions& options = {}) const;

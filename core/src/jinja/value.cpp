@@ -113,7 +113,7 @@ bool Value::same_as(const Value& other) const {
   if (is_text()) return text().bytes() == other.text().bytes();
   if (is_bool() || is_integer()) return integer() == other.integer();
   if (is_real()) return real() == other.real();
-  return true;
+  return !is_undefined() || std::get<Undefined>(data_).what == std::get<Undefined>(other.data_).what;
 }
 
 bool Value::truth() const {
@@ -140,6 +140,7 @@ std::string Value::type_name() const {
 bool equal(const Value& a, const Value& b, Budget& budget) {
   budget.charge(8);
   if (a.is_number() && b.is_number()) return order_numbers(a, b) == 0;
+  if (a.is_undefined() && b.is_undefined()) return true;
   if (a.is_text() && b.is_text()) {
     budget.charge(std::min(a.text().size(), b.text().size()));
     return a.text().bytes() == b.text().bytes();
