@@ -64,7 +64,7 @@ TEST_CASE("values print as Python prints them") {
       {"{{ 'abcdef'[::-1] }} {{ 'äöü'[1] }} {{ [1, 2, 3, 4][-3:-1] }} {{ 'abc'[5] }}|", "fedcba ö [2, 3] |"},
       {"{{ 2.5 | round }} {{ 3.5 | round }} {{ 2.675 | round(2) }} {{ 42 | round }} {{ 1.21 | round(1, 'ceil') }}", "2.0 4.0 2.67 42 1.3"},
       {"{{ {'b': [1, {}], 'a': 'é\"'} | tojson }}", "{\"b\": [1, {}], \"a\": \"é\\\"\"}"},
-      {"{{ {'b': [1], 'a': 'é😀'} | tojson(ensure_ascii=true, indent=2, sort_keys=true) }}", "{\n  \"a\": \"\\u00e9\\ud83d\\ude00\",\n  \"b\": [\n    1\n  ]\n}"},
+      {"{{ {'b': [1], 'a': 'é😀\x7f'} | tojson(ensure_ascii=true, indent=2, sort_keys=true) }}", "{\n  \"a\": \"\\u00e9\\ud83d\\ude00\\u007f\",\n  \"b\": [\n    1\n  ]\n}"},
       {"{{ '%s|%5d|%-4s|%05.1f|%(x)s' | replace('|%(x)s', '') | format('a', 42, 'b', 2.25) }}", "a|   42|b   |002.2"},
       {"{{ 'a b\\tc'.split() }} {{ 'a,b,c'.rsplit(',', 1) }} {{ 'a\\n\\nb\\n'.splitlines() }}", "['a', 'b', 'c'] ['a,b', 'c'] ['a', '', 'b']"},
       {"{{ 'ΑΣ ß ǆ' | upper }} {{ 'ΑΣ' | lower }} {{ 'hello big-world' | title }} {{ \"it's\".title() }}", "ΑΣ SS Ǆ ας Hello Big-World It'S"},

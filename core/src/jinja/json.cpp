@@ -108,8 +108,8 @@ class Writer {
     static constexpr std::string_view kNamed = "\"\\\n\r\t\b\f", kLetters = "\"\\nrtbf";
     const auto number = static_cast<unsigned>(c);
     if (const std::size_t named = c < 0x80 ? kNamed.find(static_cast<char>(c)) : std::string_view::npos; named != std::string_view::npos) return {'\\', kLetters[named]};
-    if (c < 0x20 || (style_.ascii && c >= 0x7F && c < 0x10000 && c != 0x7F)) return fmt::format("\\u{:04x}", number);
-    if (!style_.ascii || c == 0x7F || c < 0x80) return std::string(bytes);
+    if (c < 0x20 || (style_.ascii && c >= 0x7F && c < 0x10000)) return fmt::format("\\u{:04x}", number);
+    if (!style_.ascii || c < 0x7F) return std::string(bytes);
     return fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((number - 0x10000) >> 10), 0xDC00 + ((number - 0x10000) & 0x3FF));
   }
 
