@@ -12,6 +12,7 @@
 #include "config.h"
 #include "engine/model_spec.h"
 #include "experiment/files.h"
+#include "experiment/sweep.h"
 
 namespace patchbay::app {
 
@@ -19,6 +20,7 @@ RunConfig run_config(const std::vector<std::string>& assignments, int threads) {
   Settings settings;
   settings.kind = Settings::Kind::map;
   settings.where = "command line";
+  refuse_repeated(assignments);
   for (const std::string& assignment : assignments) apply_assignment(settings, assignment);
   RunConfig config = read_run_config(settings);
   if (threads > 0) config.threads = threads;

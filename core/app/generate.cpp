@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "experiment/text_table.h"
 #include "idle_processors.h"
 
 namespace patchbay::app {
@@ -29,8 +30,8 @@ nlohmann::json as_json(const std::vector<Token>& prompt, const GenerationResult&
 
 void print_summary(const std::vector<Token>& prompt, const GenerationResult& result) {
   const double tokens = static_cast<double>(result.tokens.size());
-  fmt::print(stderr, "\n{} prompt tokens in {:.2f} s; {} tokens in {:.2f} s ({:.1f} tokens/s)", prompt.size(), result.prefill_seconds,
-             result.tokens.size(), result.decode_seconds, result.decode_seconds > 0 ? (tokens - 1) / result.decode_seconds : 0.0);
+  fmt::print(stderr, "\n{} in {:.2f} s; {} in {:.2f} s ({:.1f} tokens/s)", counted(std::ssize(prompt), "prompt token"), result.prefill_seconds,
+             counted(std::ssize(result.tokens), "token"), result.decode_seconds, result.decode_seconds > 0 ? (tokens - 1) / result.decode_seconds : 0.0);
   if (result.drafted > 0) {
     fmt::print(stderr, "; {} of {} draft tokens accepted, {:.2f} tokens per pass", result.accepted, result.drafted,
                (tokens - 1) / static_cast<double>(result.passes));

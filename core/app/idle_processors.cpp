@@ -36,19 +36,20 @@ bool moves_the_likeliest(LogitsProcessor& processor, int vocabulary) {
 
 }  // namespace
 
-std::string idle_processors(Session& session) {
-  const RunConfig& config = session.config();
+std::string idle_processors(const RunConfig& config, int vocabulary) {
   if (config.processors.empty()) return {};
   std::string idle;
   try {
-    if (draws(*session.make_decoder())) return {};
+    if (draws(*make<Decoder>(config.decoder))) return {};
     for (const PluginSpec& spec : config.processors)
-      if (!moves_the_likeliest(*make<LogitsProcessor>(spec), session.runner().vocabulary())) idle += (idle.empty() ? "" : ", ") + spec.type;
+      if (!moves_the_likeliest(*make<LogitsProcessor>(spec), vocabulary)) idle += (idle.empty() ? "" : ", ") + spec.type;
   } catch (const Error&) {
     return {};  // one that cannot do with made-up logits: nothing is known
   }
   if (idle.empty()) return {};
   return idle + ": no effect, since decoder " + config.decoder.type + " takes the likeliest token; leave out, or let it draw (decoder=sampling)";
 }
+
+std::string idle_processors(Session& session) { return idle_processors(session.config(), session.runner().vocabulary()); }
 
 }  // namespace patchbay::app

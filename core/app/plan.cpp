@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <set>
 
 #include "commands.h"
 #include "experiment/text_table.h"
+#include "idle_processors.h"
 
 namespace patchbay::app {
 
@@ -22,6 +24,11 @@ int plan(const PlanOptions& options) {
   const auto timings = planned.has("throughput") ? fmt::format("; timings in {}", counted(planned.repeat, "round")) : "";
   fmt::print("tasks: {}; seed {}{}{}\n\n", fmt::join(planned.tasks, ", "), planned.seed, timings, planned.noise ? "; the baseline is measured again" : "");
   std::fputs(plan_table(planned).c_str(), stdout);
+  constexpr int kVocabulary = 1024;  // of the logits that processors are tried on
+  std::set<std::string> told;
+  for (const auto& run : planned.runs)
+    if (const auto idle = idle_processors(run.config, kVocabulary); !idle.empty() && told.insert(idle).second)
+      fmt::print(stderr, "patchbay: note: run {}: {}\n", run.name, idle);
   return 0;
 }
 

@@ -40,7 +40,10 @@ std::vector<ShortForm> short_forms() {
   for (const std::string& name : registry.names("processors")) {
     try {
       const std::vector<ParamInfo> params = registry.describe(registry.find("processors", name));
-      if (!params.empty()) forms.push_back({dashed(name), name, params[0].name, params[0].doc + " (" + params[0].range + ")"});
+      if (params.empty()) continue;
+      const bool is_temperature = dashed(name) == kTemperature;
+      const std::string help = is_temperature ? "Logits are divided by it; 1 changes nothing; 0: greedy decoding (0, or " : params[0].doc + " (";
+      forms.push_back({dashed(name), name, params[0].name, help + params[0].range + ")"});
     } catch (const Error&) {
       // A refused library has no short form; `patchbay list` says why.
     }

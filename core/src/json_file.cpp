@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <vector>
@@ -19,6 +20,13 @@ using nlohmann::json;
 constexpr std::uintmax_t kMaxBytes = 256 << 20;
 constexpr int kMaxDepth = 64;
 constexpr std::size_t kShownBytes = 60;
+
+/// What stands where reading stopped; the byte named is counted from 1, and the last one that was read.
+std::string found_at(const std::string& bytes, std::size_t byte) {
+  constexpr std::size_t kShown = 24;
+  if (byte > bytes.size()) return bytes.empty() ? "the file is empty" : "the file ends within a value, as one that is cut does";
+  return fmt::format("'{}'", escaped(bytes.substr(byte > 0 ? byte - 1 : 0, kShown)));
+}
 
 json parse(const std::string& bytes, const std::string& name) {
   std::vector<std::unordered_set<std::string>> keys;  // of the objects that are open
@@ -36,9 +44,9 @@ json parse(const std::string& bytes, const std::string& name) {
   try {
     return json::parse(bytes, check);
   } catch (const json::parse_error& error) {
-    throw Error(fmt::format("{}: byte {}", name, error.byte), "is not JSON here", "JSON in UTF-8", escaped(error.what(), 200));
-  } catch (const json::exception& error) {
-    throw Error(name, "is not JSON that can be read", "", escaped(error.what(), 200));
+    throw Error(fmt::format("{}: byte {}", name, error.byte), "is not JSON here: " + found_at(bytes, error.byte), "JSON in UTF-8");
+  } catch (const json::exception&) {  // of what can be parsed, numbers alone can be beyond us
+    throw Error(name, "holds a number that is too large", fmt::format("numbers up to {:.2g}", std::numeric_limits<double>::max()));
   }
 }
 

@@ -166,7 +166,6 @@ TEST_CASE("resuming computes what is missing and keeps the rest, even without th
   for (int i = 0; i < 3; ++i) end = lines.find('\n', end) + 1;
   write_file_atomically(out + "/records.jsonl", lines.substr(0, end + 40));  // three records and a torn fourth
   CHECK_THROWS_WITH(run(place.plan(kSweep), out), Catch::Contains("--resume"));
-  fs::remove_all(out + "/scores");
   const auto resumed = run(place.plan(kSweep), out, true);
   REQUIRE(resumed.size() == whole.size());
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -176,6 +175,14 @@ TEST_CASE("resuming computes what is missing and keeps the rest, even without th
       CHECK(resumed[i]["metrics"][metric] == whole[i]["metrics"][metric]);
   }
   CHECK(read_records(out) == resumed);
+  // Without its scores a run is not finished: both are made again, and are the same.
+  fs::remove_all(out + "/scores");
+  const auto again = run(place.plan(kSweep), out, true);
+  CHECK(read_records(out).size() == 2 * whole.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    CHECK(fs::exists(out + "/" + again[i]["evaluation"]["scores"].get<std::string>()));
+    for (const char* metric : {"perplexity", "kl_nats"}) CHECK(again[i]["metrics"][metric] == whole[i]["metrics"][metric]);
+  }
 }
 
 TEST_CASE("a finished sweep is not computed again; a new value of an axis is") {
@@ -260,7 +267,8 @@ TEST_CASE("finished rounds are kept: only the rest is timed when the sweep goes 
   write_file_atomically(out + "/timings.jsonl", lines[0] + "\n" + lines[1].substr(0, 50));  // the second round was cut off
   Quiet progress;
   const auto resumed = run(place.plan(sweep, "[throughput]"), out, true, &progress);
-  CHECK(progress.notes[0] == "speed: 1 of 2 rounds are kept; one that was cut off is measured again");
+  CHECK_THAT(progress.notes[0], Catch::Contains("2 runs into " + out + "; speeds first, in 2 rounds"));
+  CHECK(progress.notes[1] == "speed: 1 of 2 rounds are kept; one that was cut off is measured again");
   CHECK(whole_lines(out + "/timings.jsonl").size() == 2);
   CHECK(whole_lines(out + "/timings.jsonl")[0] == lines[0]);
   const auto kept = Json::parse(lines[0])["times"][resumed[1]["hash"].get<std::string>()]["decode_tokens_per_s"];
@@ -301,7 +309,7 @@ TEST_CASE("plan reads text and prompts: nothing about them is found wrong only a
   CHECK_THAT(refusal([](auto& e) { e.chunks = 100; }), Catch::Contains("windows") && Catch::Contains("100"));
   CHECK_THAT(refusal([](auto& e) { e.window = 200, e.chunks = 1; }), Catch::Contains("200 tokens") && Catch::Contains("context"));
   CHECK_THAT(refusal([](auto& e) { e.prefill_tokens = 10000; }), Catch::Contains("evaluation.prefill_tokens"));
-  CHECK_THAT(refusal([](auto& e) { e.prefill_tokens = 128; }), Catch::Contains("129 tokens") && Catch::Contains("context"));
+  CHECK_THAT(refusal([](auto& e) { e.prefill_tokens = 128; }), Catch::Contains("evaluation.prefill_tokens: 128 tokens") && Catch::Contains("context"));
   CHECK_THAT(refusal([](auto& e) { e.prompt_count = 3; }), Catch::Contains("prompts"));
   CHECK_THAT(refusal([](auto& e) { e.protocol = "other"; }), Catch::Contains("unknown protocol"));
   write_file_atomically(place.path + "/prompts.jsonl", "{\"prompt\": 1}\n");

@@ -161,6 +161,7 @@ TEST_CASE("a misspelt assignment is told of the experiment's keys and of its bas
   CHECK_THAT(message("seeed=1"), Contains("command line: seeed: unknown setting") && Contains("did you mean seed?"));
   CHECK_THAT(message("atention=naive"), Contains("did you mean attention?"));
   CHECK(message("threads=2") == "accepted");
+  CHECK_THROWS_WITH(plan_of(with(""), {"repeat=2", "seed=1", "repeat=3"}), Contains("command line: repeat: is given twice"));
 }
 
 TEST_CASE("a fault is refused by its own name, with file, line and key") {
@@ -208,6 +209,14 @@ TEST_CASE("a fault is refused by its own name, with file, line and key") {
       {with("sweep: {max_batched_tokens: [4, 4]}"), "the same value twice"},
       {with("sweep: {attention: [flash, {type: flash}]}"), "two runs are the same"},
       {with("sweep: {atention: [naive, flash]}"), "did you mean attention"},
+      {with("sweep: {attention: [naive, flash], setup: [{attention: flash}, {attention: naive}]}"), "the axes attention and setup both set attention"},
+      {with("sweep: {kv_store.format: [fp16, int8], kv_store: {a: paged, b: contiguous}}"), "the axes kv_store.format and kv_store both set kv_store.format"},
+      {with("sweep: {seed: [1, 2]}"), "seed is one for the whole experiment and cannot be swept"},
+      {with("sweep: {evaluation.window: [64, 128]}"), "evaluation.window is one for the whole experiment"},
+      {with("sweep: {attention: {\"\": naive, b: flash}}"), "bad name of a value, '': it is empty"},
+      {with("sweep: {attention: {\"a\\nb\": naive, b: flash}}"), "bad name of a value"},
+      {"name: \"  \"\nmodel: m\n", "bad name: it is blank"},
+      {"name: \"a\\u202Eb\"\nmodel: m\n", "turns the direction"},
       {with("tasks: []"), "no task"},
       {with("tasks: [perplexty]"), "did you mean perplexity"},
       {with("tasks: [memory, memory]"), "twice"},
@@ -226,6 +235,9 @@ TEST_CASE("a fault is refused by its own name, with file, line and key") {
     CHECK_THAT(refusal(text), Contains(reason));
   }
   CHECK(refusal(with("out: results/fine\nnote: fine")) == "accepted");
+  CHECK(refusal(with("base:\nsweep:\nbaseline:\nevaluation:")) == "accepted");  // their lines are comments
+  CHECK(plan_of(with("note: |\n  one line")).note == "one line");
+  CHECK(plan_of(with("base: {kv_store: paged}\nsweep: {kv_store.format: [fp16, int8], kv_store.block_size: [16, 32]}")).runs.size() == 4);  // beside each other
 }
 
 TEST_CASE("a sweep that explodes is counted, not expanded") {
@@ -249,6 +261,22 @@ TEST_CASE("every run is checked against the model, by tensor, before anything is
   }
   auto missing = plan_of("name: a\nmodel: " + model + "\nevaluation: {text: nowhere.txt}\n");
   CHECK_THROWS_WITH(check_plan(missing), Contains("evaluation.text") && Contains("nowhere.txt"));
+}
+
+TEST_CASE("the shortest experiment fits itself to a small model; what is asked for and does not fit is named by its key") {
+  const std::string shortest = "name: a\nmodel: " + test::source_path("data/tiny-shakespeare/tiny-shakespeare-f16.gguf") + "\n";  // a context of 512
+  const auto checked = [&](const std::string& rest) {
+    auto plan = read_plan(parse_yaml(shortest + "evaluation: {text: " + test::source_path("data/evaluation.txt") + ", prompts: " +
+                                     test::source_path("data/prompts.jsonl") + rest + "}\n", "t.yaml"), "");
+    check_plan(plan);
+    return plan.evaluation.prefill_tokens;
+  };
+  CHECK(checked("") == 511);
+  CHECK(checked(", prefill_tokens: 100") == 100);
+  CHECK_THROWS_WITH(checked(", prefill_tokens: 512"), Contains("evaluation.prefill_tokens: 512 tokens") && Contains("at most 511"));
+  CHECK_THROWS_WITH(checked(", max_tokens: 512"), Contains("evaluation.max_tokens: ") && Contains(" tokens after the 353 of the prompt ") && Contains("context of 512; allowed: at most 159"));
+  CHECK_THROWS_WITH(checked(", window: 513"), Contains("evaluation.window: 513 tokens"));
+  CHECK_THROWS_WITH(checked(", prompt_count: 5000"), Contains("evaluation.prompt_count of at most "));
 }
 
 TEST_CASE("every experiment of the repository can be read") {

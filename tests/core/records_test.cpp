@@ -1,4 +1,5 @@
 #include "experiment/records.h"
+#include "experiment/score_files.h"
 
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -215,7 +216,10 @@ TEST_CASE("scores per token survive their file; a cut or foreign file is refused
   CHECK(back.nll == scores.nll);
   CHECK(back.kl == scores.kl);
   CHECK(back.top1 == scores.top1);
+  CHECK(scores_are_whole(path));
   fs::resize_file(path, fs::file_size(path) - 1);
+  CHECK_FALSE(scores_are_whole(path));
+  CHECK_FALSE(scores_are_whole(place / "none.bin"));
   CHECK_THROWS_AS(read_scores(path), Error);
   write_file_atomically(path, "another kind of file, long enough");
   CHECK_THROWS_AS(read_scores(path), Error);

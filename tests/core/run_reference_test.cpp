@@ -26,7 +26,8 @@ std::string refusal(const std::string& wanted) {
 
 TEST_CASE("a run is named by its number, by labels that only it has, by its name or by the beginning of its hash") {
   CHECK(number_of("5") == 5);
-  CHECK(number_of("8") == 3);  // a label; there is no eighth run
+  CHECK(number_of("3") == 3);  // never the label of the fourth and the fifth
+  CHECK(number_of("4") == 4);
   CHECK(number_of("weights.bits=8") == 3);
   CHECK(number_of("int8, g64") == 5);  // a label that holds a comma
   CHECK(number_of("3,fp16") == 4);
@@ -40,12 +41,13 @@ TEST_CASE("a run is named by its number, by labels that only it has, by its name
 }
 
 TEST_CASE("what fits several runs lists them, and what fits none lists all") {
-  CHECK_THAT(refusal("3"), Contains("results:3: 3 runs fit; allowed: 3: weights.bits=8, kv=fp16 (89ab0000); 4: ") && Contains("; 5: ") && !Contains("1: ") &&
-                               Contains("say more"));  // the third run, and two with 3 bits
+  CHECK_THAT(refusal("weights.bits=3"), Contains("2 runs fit; allowed: 4: weights.bits=3, kv=fp16 (89ab1111); 5: ") && !Contains("1: ") &&
+                                            Contains("give one of these numbers"));
+  CHECK_THAT(refusal("8"), Contains("no run has this number; as a label it is written weights.bits=8; allowed: 1: "));
   CHECK_THAT(refusal("fp16"), Contains("3 runs fit") && !Contains("baseline again"));
   CHECK_THAT(refusal("89ab"), Contains("2 runs fit"));
   CHECK_THAT(refusal("int4"), Contains("no such run; allowed: 1: weights.bits=none, kv=fp16 (0123abcd); 2: baseline again") && Contains("a run's number in `plan`"));
-  CHECK_THAT(refusal("6"), Contains("no such run"));
+  CHECK_THAT(refusal("6"), Contains("no such run;"));
   CHECK_THAT(refusal(","), Contains("no such run"));
   CHECK_THAT(refusal(""), Contains("no such run"));
 }

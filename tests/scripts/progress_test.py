@@ -122,6 +122,7 @@ class Progress(unittest.TestCase):
                     output = subprocess.run(self.command(out=way), capture_output=True, text=True, check=True).stderr
                 self.assertNotIn("\x1b", output)
                 self.assertNotIn("\r", output)
+                self.assertIn(f"4 runs into {self.folder / way}; a line after each\n", output)  # before the first has ended
                 lines = re.findall(r"^(\d)/4 .* \(\d+:\d\d(, about \d+:\d\d left)?\)$", output, re.MULTILINE)
                 self.assertEqual([number for number, _ in lines], ["1", "2", "3", "4"])
                 self.assertEqual([bool(left) for _, left in lines], [True, True, True, False])

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "experiment/cpu_load.h"
 #include "experiment/environment.h"
@@ -17,8 +18,11 @@
 #include "experiment/predictions.h"
 #include "experiment/record_set.h"
 #include "experiment/records.h"
+#include "experiment/report.h"
 #include "experiment/rounds.h"
+#include "experiment/score_files.h"
 #include "experiment/sha256.h"
+#include "experiment/text_table.h"
 
 namespace patchbay {
 Progress::~Progress() = default;
@@ -42,16 +46,18 @@ class Experiment {
   }
 
   std::vector<Json> run() {
+    find_finished();
     note_changes();
     std::vector<Json> records;
     for (const auto& hash : hashes_) {
-      if (folder_.find(hash)) continue;
+      if (kept(hash)) continue;
       ++missing_;
       if (timings_.finished(hash)) ++timed_;
     }
+    tell_what_comes();
     for (at_ = 0; at_ < plan_.runs.size(); ++at_) {
       const auto& run = plan_.runs[at_];
-      if (auto found = folder_.find(hashes_[at_])) {
+      if (auto found = kept(hashes_[at_])) {
         note_origin(run, *found);
         (*found)["run"] = run.name;  // how a run is called depends on what the sweep has beside it
         (*found)["labels"] = labels_of(run);
@@ -65,6 +71,7 @@ class Experiment {
         throw error.at("run " + run.name);
       }
       folder_.add(records.back());
+      finished_.insert(hashes_[at_]);
       ++measured_;
       progress_.finished(fraction(0), fmt::format("{}/{} {}", at_ + 1, plan_.runs.size(), run.name));
     }
@@ -109,16 +116,19 @@ class Experiment {
       identity["prompts"] = {inputs_.prompts_hash, plan_.evaluation.prompt_count, plan_.evaluation.max_tokens};
     }
     if (plan_.has("throughput"))
-      identity["throughput"] = {plan_.repeat, options_.threads, plan_.evaluation.prefill_tokens, inputs_.text.sha256,
+      identity["throughput"] = {plan_.repeat, options_.threads, inputs_.prefill_tokens, inputs_.text.sha256,
                                 nlohmann::json::parse(plan_.runs[0].config_json)};  // speeds are compared with the baseline's
     return identity_hash(identity);
   }
 
   /// Says why runs that the folder holds are measured again.
   void note_changes() const {
-    std::int64_t other_code = 0, other_settings = 0;
+    std::int64_t other_code = 0, other_settings = 0, without_scores = 0;
     for (std::size_t i = 0; i < hashes_.size(); ++i) {
-      if (folder_.find(hashes_[i])) continue;
+      if (folder_.find(hashes_[i])) {
+        if (!kept(hashes_[i])) ++without_scores;
+        continue;
+      }
       const auto older = folder_.newest(Json::parse(plan_.runs[i].config_json), plan_.runs[i].noise);
       if (!older) continue;
       const auto& code = older->at("environment");
@@ -128,8 +138,29 @@ class Experiment {
     const auto note = [&](std::int64_t runs, const char* reason) {
       if (runs > 0) progress_.note(fmt::format("{} of {} runs of this folder {} measured again: {}", runs, hashes_.size(), runs == 1 ? "is" : "are", reason));
     };
+    note(without_scores, "the scores of their tokens are missing or damaged");
     note(other_code, "the code of the core or of a plugin is not that of their records (every source file counts, a new plugin's too)");
     note(other_settings, "the text, the windows, the tasks, the baseline, threads or another setting of the experiment is not that of their records");
+  }
+
+  /// A record whose scores were lost or damaged counts as not there, so that both are made again.
+  bool has_scores(const Json& record) const {
+    const auto* scores = value_at(record, {"evaluation", "scores"});
+    return scores && scores->is_string() && scores_are_whole((std::filesystem::path(folder_.path()) / scores->get<std::string>()).string());
+  }
+  void find_finished() {
+    for (const auto& hash : hashes_)
+      if (const auto record = folder_.find(hash); record && (!plan_.scores_text() || has_scores(*record))) finished_.insert(hash);
+  }
+  std::optional<Json> kept(const std::string& hash) const { return finished_.contains(hash) ? folder_.find(hash) : std::nullopt; }
+
+  /// The first round or run may take minutes: until then this is all there is to see.
+  void tell_what_comes() {
+    if (missing_ == 0) return;
+    auto text = fmt::format("{} into {}", counted(std::ssize(plan_.runs), "run"), folder_.path());
+    if (const auto here = std::ssize(plan_.runs) - missing_; here > 0) text += fmt::format(", {} of them finished", here);
+    if (plan_.has("throughput")) text += fmt::format("; speeds first, in {}", counted(plan_.repeat, "round"));
+    progress_.note(text + "; a line after each");
   }
 
   /// A record's hash does not know the machine, and another commit may hold the same code: say so.
@@ -159,16 +190,15 @@ class Experiment {
   std::span<const Token> first_window() const { return {inputs_.text.tokens.data(), static_cast<std::size_t>(inputs_.protocol.window)}; }
 
   Workload workload() const {
-    const auto tokens = plan_.has("throughput") ? plan_.evaluation.prefill_tokens : 0;
-    return {{inputs_.text.tokens.data(), static_cast<std::size_t>(tokens)}, inputs_.tasks, plan_.seed};
+    return {{inputs_.text.tokens.data(), static_cast<std::size_t>(inputs_.prefill_tokens)}, inputs_.tasks, plan_.seed};
   }
 
   /// Times this run in turn with those of the next that wait for it, and with the baseline, which all are compared with.
   void time_with_next() {
     std::vector<RoundRun> group = {{0, hashes_[0]}};
     for (auto i = std::max<std::size_t>(at_, 1); i < plan_.runs.size() && group.size() <= kRunsPerSeries; ++i)
-      if (!folder_.find(hashes_[i]) && !timings_.finished(hashes_[i])) group.push_back({i, hashes_[i]});
-    const auto waiting = static_cast<double>(group.size() - (folder_.find(hashes_[0]) ? 1 : 0)), timed_before = timed_;
+      if (!kept(hashes_[i]) && !timings_.finished(hashes_[i])) group.push_back({i, hashes_[i]});
+    const auto waiting = static_cast<double>(group.size() - (kept(hashes_[0]) ? 1 : 0)), timed_before = timed_;
     if (const auto kept = timings_.series(series_of(group, plan_.repeat)).rounds.size())
       progress_.note(fmt::format("speed: {} of {} rounds are kept; one that was cut off is measured again", kept, plan_.repeat));
     const auto pool_bytes = std::min(kKeptSessionsBytes, available_memory_bytes() / 2);
@@ -227,7 +257,7 @@ class Experiment {
     for (std::size_t i = 0; i < outputs.size(); ++i)
       prompts.push_back({static_cast<std::int64_t>(inputs_.tasks[i].tokens.size()), static_cast<std::int64_t>(outputs[i]["tokens"].size()),
                          outputs[i]["passes"], outputs[i]["drafted"]});
-    add_predicted_prefill(cost, machine, plan_.evaluation.prefill_tokens, session.config().max_batched_tokens, metrics);
+    add_predicted_prefill(cost, machine, inputs_.prefill_tokens, session.config().max_batched_tokens, metrics);
     add_predicted_decoding(cost, machine, prompts, metrics);
   }
 
@@ -256,6 +286,7 @@ class Experiment {
                               {"protocol", inputs_.protocol.name}, {"window", inputs_.protocol.window}, {"windows", windows_of(run)},
                               {"first_scored", inputs_.protocol.first_scored},
                               {"bos", inputs_.text.bos >= 0 ? "first of each window" : "none"}, {"scores", "scores/" + scores_hash(run) + ".bin"}};
+    if (plan_.has("throughput")) record["evaluation"]["prefill_tokens"] = inputs_.prefill_tokens;
     if (run.noise && plan_.scores_text()) record["evaluation"]["batch_split"] = batch_split_of(run);
     if (plan_.decodes())
       record["evaluation"].update({{"prompts", plan_.evaluation.prompts}, {"prompts_sha256", inputs_.prompts_hash},
@@ -284,7 +315,7 @@ class Experiment {
   /// From the run's file, or computed; `session` null: one is built when it is needed.
   TokenScores scores_of(const PlannedRun& run, Session* session) {
     const auto path = folder_.scores_path(scores_hash(run), ".bin");
-    if (!std::filesystem::exists(path)) write_scores(path, score_run(run, session ? *session : *build(run)));
+    if (!scores_are_whole(path)) write_scores(path, score_run(run, session ? *session : *build(run)));
     return read_scores(path);
   }
 
@@ -324,6 +355,7 @@ class Experiment {
   std::string model_hash_;
   std::optional<Calibrations> calibrations_;  ///< where speeds are measured
   std::vector<std::string> hashes_;  ///< of the plan's runs
+  std::set<std::string> finished_;   ///< of these, the ones with a record and its scores
   std::size_t at_ = 0;               ///< the run in work
   std::int64_t missing_ = 0, measured_ = 0;  ///< runs without a record at the start; those of them that have one now
   double timed_ = 0;                 ///< those of them whose speed is known

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "experiment/sha256.h"
 
@@ -27,10 +28,11 @@ void read_text(const Plan& plan, const Tokenizer& tokenizer, ExperimentInputs& i
   }
   if (!plan.has("throughput")) return;
   const auto there = static_cast<std::int64_t>(inputs.text.tokens.size());
-  if (there < plan.evaluation.prefill_tokens)
+  inputs.prefill_tokens = asks_for_prefill(plan) ? plan.evaluation.prefill_tokens : std::min(there, plan.evaluation.prefill_tokens);
+  if (there == 0 || there < inputs.prefill_tokens)
     throw Error("evaluation.prefill_tokens", fmt::format("{} tokens are asked for", plan.evaluation.prefill_tokens),
                 fmt::format("at most {}, as many as the text has", there));
-  inputs.longest_sequence = std::max(inputs.longest_sequence, plan.evaluation.prefill_tokens + 1);
+  inputs.longest_sequence = std::max(inputs.longest_sequence, inputs.prefill_tokens + 1);
 }
 
 void read_tasks(const Plan& plan, const Tokenizer& tokenizer, ExperimentInputs& inputs) {
@@ -45,6 +47,11 @@ void read_tasks(const Plan& plan, const Tokenizer& tokenizer, ExperimentInputs& 
 }
 
 }  // namespace
+
+bool asks_for_prefill(const Plan& plan) {
+  const auto yaml = Json::parse(plan.yaml_json);
+  return yaml.contains("evaluation") && yaml["evaluation"].is_object() && yaml["evaluation"].contains("prefill_tokens");
+}
 
 ExperimentInputs read_inputs(const Plan& plan, const Tokenizer& tokenizer) {
   ExperimentInputs inputs;

@@ -17,8 +17,11 @@ struct ExperimentInputs {
   std::int64_t windows = 0;           ///< scored
   std::vector<DecodingTask> tasks;
   std::string prompts_hash;
+  std::int64_t prefill_tokens = 0;    ///< of the timed prefill
   std::int64_t longest_sequence = 1;  ///< tokens of the longest sequence that any task runs
 };
+/// Whether the experiment says how long the timed prefill is. If not, it is as long as there is room for.
+PATCHBAY_API bool asks_for_prefill(const Plan& plan);
 /// @throws Error for a file that is missing or malformed, and a text that is too short for what is asked of it.
 PATCHBAY_API ExperimentInputs read_inputs(const Plan& plan, const Tokenizer& tokenizer);
 

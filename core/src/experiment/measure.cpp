@@ -9,7 +9,9 @@
 
 #include "experiment/cpu_load.h"
 #include "experiment/files.h"
+#include "experiment/text_table.h"
 #include "generation.h"
+#include "utf8.h"
 
 namespace patchbay {
 namespace {
@@ -122,8 +124,9 @@ std::vector<Prompt> read_prompts(const std::string& path, std::int64_t count) {
     kind.push_back(std::move(prompt));
     ++there;
   }
-  if (there == 0 || count > there)
-    throw Error(path, fmt::format("{} prompts where {} are asked for", there, std::max<std::int64_t>(1, count)), {}, "ask for fewer");
+  if (there == 0) throw Error(escaped(path, 300), "holds no prompt", "lines such as {\"prompt\": \"Once upon a time\"}");
+  if (count > there)
+    throw Error(escaped(path, 300), fmt::format("holds {} where {} are asked for", counted(there, "prompt"), count), fmt::format("evaluation.prompt_count of at most {} (0: all)", there));
   std::vector<Prompt> prompts;
   const auto wanted = static_cast<std::size_t>(count == 0 ? there : count);
   for (std::size_t turn = 0; prompts.size() < wanted; ++turn)

@@ -17,12 +17,11 @@
 #include "patchbay/plugin.h"
 #include "session.h"
 #include "settings_reader.h"
+#include "utf8.h"
 
 namespace patchbay {
 namespace {
 
-const std::vector<std::string> kKeys = {"name", "note", "model", "device", "base", "sweep", "baseline",
-                                        "tasks", "seed", "repeat", "noise", "out", "evaluation"};
 const std::vector<std::string> kTasks = {"perplexity", "divergence", "generation", "throughput", "memory"};
 constexpr std::size_t kLongestName = 200;
 
@@ -36,14 +35,9 @@ const Settings& required(const Settings& yaml, const char* key) {
 std::string read_name(const Settings& value) {
   const auto name = read_text(value);
   const auto refuse = [&](const std::string& problem) { return Error(value.where, "bad name: " + problem, "letters, digits, - _ . and spaces"); };
-  if (name.empty()) throw refuse("it is empty");
+  if (const auto fault = fault_of_name(name); !fault.empty()) throw refuse(fault);
   if (name.size() > kLongestName) throw refuse(fmt::format("{} bytes are more than {}", name.size(), kLongestName));
   if (name == "." || name == ".." || name.find_first_of("/\\") != std::string::npos) throw refuse("it is a path");
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(name[i]);
-    const bool c1 = byte == 0xC2 && i + 1 < name.size() && static_cast<unsigned char>(name[i + 1]) < 0xA0;  // U+0080 to U+009F
-    if (byte < 0x20 || byte == 0x7F || c1) throw refuse("it holds a control character");
-  }
   return name;
 }
 
@@ -142,7 +136,7 @@ std::vector<std::string> base_keys() {
 
 /// A key that is neither of the experiment nor of its base: both are named, since either may be meant.
 void refuse_unknown_key(const std::string& key, const std::string& path) {
-  auto known = kKeys;
+  auto known = kExperimentKeys;
   for (auto& each : base_keys()) known.push_back(std::move(each));
   if (std::find(known.begin(), known.end(), key) != known.end()) return;
   const auto near = suggestion(key, known);
@@ -152,13 +146,14 @@ void refuse_unknown_key(const std::string& key, const std::string& path) {
 
 /// key=value of the command line: a key of the experiment, or else of its base.
 void apply_assignments(Settings& yaml, std::span<const std::string> assignments) {
+  refuse_repeated(assignments);
   for (const auto& assignment : assignments) {
     const std::string path = assignment.substr(0, assignment.find('=')), key = path.substr(0, path.find('.'));
     if (path.starts_with("sweep.")) {
       assign_axis(yaml, assignment, path);
       continue;
     }
-    if (std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end()) {
+    if (std::find(kExperimentKeys.begin(), kExperimentKeys.end(), key) != kExperimentKeys.end()) {
       apply_assignment(yaml, assignment);
       continue;
     }
@@ -343,7 +338,12 @@ Error in_file(const Error& error, const std::string& path) {
 
 Plan read_plan_of(Settings yaml, const std::string& path, std::span<const std::string> assignments) {
   apply_assignments(yaml, assignments);
-  refuse_unknown(yaml, "experiment", kKeys);
+  // A key whose lines are all comments is one that is not there.
+  std::erase_if(yaml.entries, [](const auto& entry) {
+    const bool is_map = entry.first == "base" || entry.first == "sweep" || entry.first == "baseline" || entry.first == "evaluation";
+    return is_map && entry.second.kind == Settings::Kind::null;
+  });
+  refuse_unknown(yaml, "experiment", kExperimentKeys);
   Plan plan;
   plan.path = path;
   plan.yaml_json = to_json(yaml);
@@ -351,6 +351,7 @@ Plan read_plan_of(Settings yaml, const std::string& path, std::span<const std::s
   plan.model = read_text(required(yaml, "model"));
   if (plan.model.empty()) throw Error(required(yaml, "model").where, "missing value", "a name in configs/models/, or a model file");
   if (const auto* note = yaml.find("note")) plan.note = read_text(*note);
+  plan.note.erase(plan.note.find_last_not_of(" \n") + 1);  // `note: |` ends in a line end
   if (const auto* seed = yaml.find("seed")) plan.seed = read_seed(*seed);
   if (const auto* repeat = yaml.find("repeat")) plan.repeat = static_cast<int>(read_integer(*repeat, 1, 1000));
   const auto* tasks = yaml.find("tasks");
@@ -362,7 +363,7 @@ Plan read_plan_of(Settings yaml, const std::string& path, std::span<const std::s
   Settings base;
   base.kind = Settings::Kind::map;
   base.where = join_where(yaml.where, "base");
-  if (const auto* written = yaml.find("base"); written && written->kind != Settings::Kind::null) base = *written;
+  if (const auto* written = yaml.find("base"); written) base = *written;
   if (base.kind != Settings::Kind::map) throw Error(base.where, "is no map", "settings as in docs/measuring.md");
   if (const auto* device = yaml.find("device")) set_path(base, "device", *device);
   plan.runs = RunMaker(yaml, std::move(base)).runs();
@@ -371,16 +372,33 @@ Plan read_plan_of(Settings yaml, const std::string& path, std::span<const std::s
   return plan;
 }
 
+/// What is timed or decoded in one sequence fits into the model's context, or its key is named.
+void check_lengths(const Plan& plan, const ExperimentInputs& inputs, std::int64_t context) {
+  const auto& evaluation = plan.evaluation;
+  if (plan.has("throughput") && evaluation.prefill_tokens >= context)
+    throw Error("evaluation.prefill_tokens", fmt::format("{} tokens, and one decoded after them, do not fit into the model's context", evaluation.prefill_tokens),
+                fmt::format("at most {}", context - 1));
+  for (const auto& task : inputs.tasks) {
+    const auto tokens = static_cast<std::int64_t>(task.tokens.size());
+    if (tokens + task.max_tokens <= context) continue;
+    const auto problem = fmt::format("{} tokens after the {} of the prompt {} do not fit into the model's context of {}", task.max_tokens, tokens,
+                                     escaped(task.prompt.name, 60), context);
+    if (tokens >= context) throw Error("evaluation.prompts", problem, fmt::format("prompts of {} tokens or fewer", context - 1), "take other prompts");
+    throw Error("evaluation.max_tokens", problem, fmt::format("at most {}", context - tokens), "decode fewer tokens, or take other prompts (evaluation.prompts)");
+  }
+}
+
 std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
   plan.model_path = find_model(plan.model);
   auto file = ModelFile::open(plan.model_path);
   check_model(*file);
-  if (plan.scores_text()) {
-    const auto window = protocol_named(plan.evaluation.protocol, plan.evaluation.window).window, context = read_model_spec(*file).context;
-    if (window > context)
-      throw Error("evaluation.window", fmt::format("{} tokens do not fit into the model's context", window), fmt::format("at most {}", context));
-  }
+  const auto context = read_model_spec(*file).context;
+  const auto window = plan.scores_text() ? protocol_named(plan.evaluation.protocol, plan.evaluation.window).window : 0;
+  if (window > context) throw Error("evaluation.window", fmt::format("{} tokens do not fit into the model's context", window), fmt::format("at most {}", context));
+  if (context > 1 && !asks_for_prefill(plan)) plan.evaluation.prefill_tokens = std::min(plan.evaluation.prefill_tokens, context - 1);
   const auto inputs = read_inputs(plan, *make_tokenizer(*file));
+  if (plan.has("throughput")) plan.evaluation.prefill_tokens = inputs.prefill_tokens;
+  check_lengths(plan, inputs, context);
   for (auto& run : plan.runs) {
     try {
       check_run(*file, run.config, {inputs.longest_sequence, 1});

@@ -66,8 +66,11 @@ std::string shown(const std::optional<double>& value, const std::optional<Interv
   return fmt::format("{:.10g}", *value);
 }
 
+/// A difference of two probabilities of chance says nothing.
+bool is_p_value(const std::string& metric) { return metric.ends_with("_p") || metric.ends_with("_p_adjusted"); }
+
 std::string change(const MetricDifference& row) {
-  if (!row.first || !row.second) return "";
+  if (!row.first || !row.second || is_p_value(row.name)) return "";
   const double difference = *row.second - *row.first;
   const auto percent = *row.first != 0 && difference != 0 ? fmt::format(" ({:+.2f}%)", 100 * difference / *row.first) : "";
   return fmt::format("{:+.4g}{}", difference, percent);

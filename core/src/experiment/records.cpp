@@ -38,6 +38,9 @@ std::vector<Json> parse_records(const std::string& path) {
 /// The experiment whose results lie in the folder, its name at least. @throws Error when they are nobody's.
 Json owner_of(const fs::path& folder) {
   const auto file = folder / kExperiment;
+  if (!fs::exists(file) && fs::exists(folder / kRecords))
+    throw Error(folder.string(), fmt::format("the folder holds records, but not the {} that says whose", kExperiment), "a new or empty folder",
+                "put the file back (patchbay report reads the records without it), or give another --out");
   if (!fs::exists(file)) throw Error(folder.string(), "the folder holds other files", "a new or empty folder", "give another --out");
   const auto json = Json::parse(read_whole_file(file.string()), nullptr, false);
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string()) throw Error(file.string(), "is no experiment of patchbay");

@@ -28,11 +28,24 @@ bool has_label(const NamedRun& run, const std::string& text) {
   return std::ranges::any_of(run.labels, [&](const auto& label) { return text == label.second || text == label.first + "=" + label.second; });
 }
 
+/// A bare number is a run's number, whatever the labels are: "3" of a sweep over bits is the third run, "bits=3" the label. What is longer
+/// than the number of any run is the beginning of a hash.
+bool is_number(const std::string& text) {
+  constexpr std::size_t kLongest = 5;  // kMaxRuns and the baseline's two
+  return !text.empty() && text.size() <= kLongest && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
 bool has_labels(const NamedRun& run, const std::string& wanted) {
   if (run.noise) return false;
   if (has_label(run, wanted)) return true;  // a value may hold commas
   const auto parts = parts_of(wanted);
   return !parts.empty() && std::ranges::all_of(parts, [&](const auto& part) { return has_label(run, part); });
+}
+
+/// "bits=4": the label of that value as it can be typed.
+std::string whole_label(const NamedRun& run, const std::string& value) {
+  const auto label = std::ranges::find(run.labels, value, &std::pair<std::string, std::string>::second);
+  return escaped(label->first, 100) + "=" + value;
 }
 
 /// "1: attention=naive (0123456789abcdef); 2: ..."
@@ -57,11 +70,17 @@ std::size_t find_run(const std::string& wanted, std::span<const NamedRun> runs, 
     return found;
   };
   auto found = fitting([&](const NamedRun& run) { return wanted == run.name || wanted == run.hash; });
-  if (found.empty()) found = fitting([&](const NamedRun& run) { return wanted == std::to_string(run.number) || has_labels(run, wanted); });
-  if (found.empty()) found = fitting([&](const NamedRun& run) { return !wanted.empty() && run.hash.starts_with(wanted); });
+  if (found.empty() && is_number(wanted)) {
+    found = fitting([&](const NamedRun& run) { return wanted == std::to_string(run.number); });
+  } else if (found.empty()) {
+    found = fitting([&](const NamedRun& run) { return has_labels(run, wanted); });
+    if (found.empty()) found = fitting([&](const NamedRun& run) { return !wanted.empty() && run.hash.starts_with(wanted); });
+  }
   if (found.size() == 1) return found[0];
-  if (found.size() > 1) throw Error(where, fmt::format("{} runs fit", found.size()), listed(runs, found), "say more: more labels, the whole name, or a hash");
-  throw Error(where, "no such run", listed(runs, fitting([](const NamedRun&) { return true; })), fmt::format("give {}", kRunForms));
+  if (found.size() > 1) throw Error(where, fmt::format("{} runs fit", found.size()), listed(runs, found), "give one of these numbers, or more labels, the whole name or a hash");
+  const auto labelled = is_number(wanted) ? fitting([&](const NamedRun& run) { return has_labels(run, wanted); }) : std::vector<std::size_t>();
+  const auto problem = labelled.empty() ? std::string("no such run") : fmt::format("no run has this number; as a label it is written {}", whole_label(runs[labelled[0]], wanted));
+  throw Error(where, problem, listed(runs, fitting([](const NamedRun&) { return true; })), fmt::format("give {}", kRunForms));
 }
 
 }  // namespace patchbay

@@ -21,9 +21,11 @@ struct NamedRun {
 };
 
 /// What messages and --help say of RUN.
-inline constexpr const char* kRunForms = "a run's number in `plan`, a label that only it has (or several: \"int8, greedy\"), its name, or the first digits of its hash";
+inline constexpr const char* kRunForms = "a run's number in `plan`, a label that only it has (or several: \"int8, greedy\"; one that is a number: bits=4), its name, or the first "
+                                         "digits of its hash";
 
-/// The index of the run that `wanted` names: its whole name or hash; else its number or labels; else the beginning of its hash.
+/// The index of the run that `wanted` names: its whole name or hash; else its number, where it is one; else labels; else the beginning of
+/// its hash.
 /// @throws Error at `where` that lists the runs there are, or those that `wanted` fits.
 PATCHBAY_API std::size_t find_run(const std::string& wanted, std::span<const NamedRun> runs, const std::string& where);
 

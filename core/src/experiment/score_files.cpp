@@ -2,9 +2,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+
+#include "experiment/score_files.h"
 
 #include "experiment/evaluation.h"
 #include "experiment/files.h"
@@ -30,7 +33,26 @@ void take_bytes(const std::string& in, std::size_t& at, std::vector<T>& values) 
   at += values.size() * sizeof(T);
 }
 
+/// Bytes of the whole file.
+std::uint64_t file_bytes(const ScoresHeader& header) {
+  const auto n = std::uint64_t{header.windows} * header.per_window, each = std::uint64_t{header.has_kl ? 9u : 5u};
+  return n > UINT64_MAX / 16 ? UINT64_MAX : sizeof header + n * each;
+}
+
+bool has_magic(const ScoresHeader& header) { return std::memcmp(header.magic, ScoresHeader{}.magic, sizeof header.magic) == 0; }
+
+constexpr const char* kMakeAgain = "run the experiment again with --resume: scores that are missing or damaged are made again, and so is their record";
+
 }  // namespace
+
+bool scores_are_whole(const std::string& path) {
+  std::error_code code;
+  const auto bytes = std::filesystem::file_size(path, code);
+  ScoresHeader header;
+  std::ifstream file(path, std::ios::binary);
+  if (code || !file.read(reinterpret_cast<char*>(&header), sizeof header)) return false;
+  return has_magic(header) && header.has_kl <= 1 && bytes == file_bytes(header);
+}
 
 void write_scores(const std::string& path, const TokenScores& scores) {
   ScoresHeader header;
@@ -45,15 +67,13 @@ void write_scores(const std::string& path, const TokenScores& scores) {
 }
 
 TokenScores read_scores(const std::string& path) {
+  if (!std::filesystem::exists(path)) throw Error(path, "the token scores are not here", {}, kMakeAgain);
   const auto bytes = read_whole_file(path);
   ScoresHeader header;
-  const ScoresHeader expected;
-  if (bytes.size() < sizeof header || std::memcmp(bytes.data(), expected.magic, sizeof expected.magic) != 0)
-    throw Error(path, "is not a file of token scores", {}, "delete it");
-  std::memcpy(&header, bytes.data(), sizeof header);
-  const auto n = std::uint64_t{header.windows} * header.per_window;  // below 2^64: both have 32 bits
-  const std::uint64_t each = header.has_kl ? 9 : 5, rest = bytes.size() - sizeof header;
-  if (header.has_kl > 1 || rest % each != 0 || rest / each != n) throw Error(path, "token scores are cut or damaged", {}, "delete the file");
+  std::memcpy(&header, bytes.data(), std::min(bytes.size(), sizeof header));
+  if (bytes.size() < sizeof header || !has_magic(header)) throw Error(path, "is not a file of token scores", {}, kMakeAgain);
+  if (header.has_kl > 1 || bytes.size() != file_bytes(header)) throw Error(path, "token scores are cut or damaged", {}, kMakeAgain);
+  const auto n = std::size_t{header.windows} * header.per_window;
   TokenScores scores{header.windows, header.per_window, std::vector<float>(n), std::vector<float>(header.has_kl ? n : 0),
                      std::vector<std::uint8_t>(n)};
   std::size_t at = sizeof header;

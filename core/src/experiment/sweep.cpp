@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "settings_reader.h"
+#include "utf8.h"
 
 namespace patchbay {
 namespace {
@@ -64,6 +65,9 @@ bool check_free_name(const std::string& axis, const Settings& values, std::span<
                         : !is_range(values) && std::all_of(values.entries.begin(), values.entries.end(),
                                                            [&](const auto& entry) { return is_map(entry.second); });
   if (maps) return true;
+  if (const auto key = first_key(axis); std::find(kExperimentKeys.begin(), kExperimentKeys.end(), key) != kExperimentKeys.end())
+    throw Error(values.where, printable(axis) + " is one for the whole experiment and cannot be swept", "settings of base: " + fmt::format("{}", fmt::join(base_keys, ", ")),
+                "run it once for each value, each with its own --out; patchbay report shows several folders in one table");
   const auto near = suggestion(first_key(axis), base_keys);
   throw Error(values.where, "unknown setting '" + first_key(axis) + "'", fmt::format("{}", fmt::join(base_keys, ", ")),
               near.empty() ? "" : "did you mean " + near + "?");
@@ -76,6 +80,9 @@ Axis read_axis(const std::string& name, const Settings& values, std::span<const 
     throw Error(values.where, "an axis without values", {}, "give it values, or remove it: as it stands there would be no run");
   const bool free_name = check_free_name(name, values, base_keys);
   Axis axis{name, {}};
+  for (const auto& [label, value] : values.entries)
+    if (const auto fault = fault_of_name(label); !fault.empty() && !is_range(values))
+      throw Error(values.where, "bad name of a value, '" + printable(label) + "': " + fault, "letters, digits and signs on one line");
   const auto add = [&](const std::string& label, const Settings& value) { axis.values.push_back(axis_value(name, free_name, label, value)); };
   if (is_range(values)) for (const auto& value : range_values(values)) add(short_text(value), value);
   else if (values.kind == Settings::Kind::map) for (const auto& [label, value] : values.entries) add(printable(label), value);
@@ -91,6 +98,33 @@ Axis read_axis(const std::string& name, const Settings& values, std::span<const 
   return axis;
 }
 
+/// The paths that a value replaces as a whole: those of a map that is merged lie below it.
+void add_leaves(const std::string& path, const Settings& value, std::set<std::string>& leaves) {
+  if (!is_merged(value)) {
+    leaves.insert(path);
+    return;
+  }
+  for (const auto& [key, entry] : value.entries) add_leaves(path + "." + key, entry, leaves);
+}
+
+std::set<std::string> leaves_of(const Axis& axis) {
+  std::set<std::string> leaves;
+  for (const auto& value : axis.values)
+    for (const auto& [path, setting] : value.sets) add_leaves(path, setting, leaves);
+  return leaves;
+}
+
+/// Axes are applied in order: what a later one replaces, an earlier one had better not set. (Below what an earlier one sets it may.)
+void refuse_hidden_axes(const std::vector<Axis>& axes, const std::string& where) {
+  for (std::size_t later = 1; later < axes.size(); ++later)
+    for (std::size_t earlier = 0; earlier < later; ++earlier)
+      for (const auto& hidden : leaves_of(axes[earlier]))
+        for (const auto& leaf : leaves_of(axes[later]))
+          if ((hidden + ".").starts_with(leaf + "."))
+            throw Error(where, fmt::format("the axes {} and {} both set {}: the later one would hide the earlier", printable(axes[earlier].name), printable(axes[later].name), printable(hidden)),
+                        "a key in one axis alone", "remove it from one of them, or set both together as one axis of maps");
+}
+
 }  // namespace
 
 std::vector<Axis> read_sweep(const Settings& sweep, std::span<const std::string> base_keys) {
@@ -104,7 +138,20 @@ std::vector<Axis> read_sweep(const Settings& sweep, std::span<const std::string>
   if (runs > static_cast<double>(kMaxRuns))
     throw Error(sweep.where, fmt::format("the sweep has {:.0f} runs: lists multiply", runs), fmt::format("at most {}", kMaxRuns),
                 "split it into several experiments");
+  refuse_hidden_axes(axes, sweep.where);
   return axes;
+}
+
+void refuse_repeated(std::span<const std::string> assignments) {
+  std::set<std::string_view> seen;
+  for (const std::string_view assignment : assignments)
+    if (const auto key = assignment.substr(0, assignment.find('=')); !seen.insert(key).second)
+      throw Error("command line: " + printable(key), "is given twice", "", "give it once");
+}
+
+std::string fault_of_name(std::string_view name) {
+  if (name.find_first_not_of(' ') == std::string_view::npos) return name.empty() ? "it is empty" : "it is blank";
+  return is_plain_text(name) ? "" : "it holds a control character, or one that turns the direction of a line";
 }
 
 bool is_merged(const Settings& value) { return value.kind == Settings::Kind::map && !value.find("type") && !value.entries.empty(); }

@@ -11,6 +11,9 @@ namespace patchbay {
 
 /// More runs than this in one experiment are a slip of the pen: 10 axes of 10 values are 10^10 runs.
 inline constexpr std::int64_t kMaxRuns = 10000;
+/// The keys of an experiment's file.
+inline const std::vector<std::string> kExperimentKeys = {"name", "note", "model", "device", "base", "sweep", "baseline",
+                                                         "tasks", "seed", "repeat", "noise", "out", "evaluation"};
 
 /// Dotted paths and what stands there.
 using Overrides = std::vector<std::pair<std::string, Settings>>;
@@ -35,6 +38,10 @@ PATCHBAY_API bool is_merged(const Settings& value);
 PATCHBAY_API void override_path(Settings& base, const std::string& path, const Settings& value);
 /// What stands at a dotted path; null when nothing does.
 PATCHBAY_API const Settings* find_path(const Settings& map, std::string_view path);
+/// Of key=value: a key that is given twice would hide the first. @throws Error.
+PATCHBAY_API void refuse_repeated(std::span<const std::string> assignments);
+/// What is wrong with a name of an experiment or a value: people read it in a line of a table, and type it; "" for nothing.
+PATCHBAY_API std::string fault_of_name(std::string_view name);
 /// A value in few words: "rtn", "int_grouped bits=4 group_size=64".
 PATCHBAY_API std::string short_text(const Settings& value);
 
