@@ -11,8 +11,8 @@
 #include "commands.h"
 #include "common.h"
 #include "experiment/cpu_load.h"
-#include "experiment/files.h"
 #include "experiment/text_table.h"
+#include "output_file.h"
 
 namespace patchbay::app {
 namespace {
@@ -42,13 +42,14 @@ void print_table(const Calibration& calibration, const std::string& path) {
 int calibrate(const CalibrateOptions& options) {
   const auto path = options.out.empty() ? calibration_path() : options.out;
   if (path.empty()) throw Error("calibrate", "neither XDG_CACHE_HOME nor HOME is set: there is no cache folder", "", "say where: --out FILE");
+  refuse_other_file(path, "{\n  \"schema\"", "a calibration of patchbay");
   CalibrationOptions wanted;
   wanted.threads = calibrated_threads(options.threads > 0 ? options.threads : usable_cores());
   if (!options.json && ::isatty(STDERR_FILENO) == 1) wanted.progress = [](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); };
   const auto calibration = patchbay::calibrate(wanted);
   const auto json = calibration_json(calibration);
   if (const auto folder = std::filesystem::path(path).parent_path(); options.out.empty()) std::filesystem::create_directories(folder);
-  write_file_atomically(path, json.dump(2) + "\n");
+  write_output_file(path, json.dump(2) + "\n");
   if (options.json) {
     fmt::print("{}\n", json.dump());
   } else {

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cctype>
 #include <charconv>
+#include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -58,28 +60,55 @@ void assignments(CLI::App& command, std::vector<std::string>& list) {
 }
 /// Checked before CLI11 converts: it takes "" as 0, -1 as the largest unsigned number, and what is too large as the largest.
 template <class Number>
-std::string not_a_number(const std::string& text) {
+std::string not_a_number(const std::string& text, Number low = std::numeric_limits<Number>::min(), Number high = std::numeric_limits<Number>::max()) {
   Number value{};
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code == std::errc() && end == text.data() + text.size()) return {};
-  return "'" + text + "' is not a whole number from " + std::to_string(std::numeric_limits<Number>::min()) + " to " +
-         std::to_string(std::numeric_limits<Number>::max());
+  if (code == std::errc() && end == text.data() + text.size() && value >= low && value <= high) return {};
+  return "'" + text + "' is not a whole number from " + std::to_string(low) + " to " + std::to_string(high);
 }
 template <class Number>
-CLI::Option* number(CLI::App& command, const char* name, Number& value, const char* what) {
-  return command.add_option(name, value, what)->check(not_a_number<Number>);
+CLI::Option* number(CLI::App& command, const char* name, Number& value, const char* what, Number low = std::numeric_limits<Number>::min(),
+                    Number high = std::numeric_limits<Number>::max()) {
+  return command.add_option(name, value, what)->check([low, high](const std::string& text) { return not_a_number(text, low, high); });
 }
-void threads(CLI::App& command, int& count) {
-  command.add_option("--threads", count, "Threads; 0: all cores")->check(CLI::Range(0, kMaxThreads));
+void threads(CLI::App& command, int& count, const char* what = "Threads; 0: all cores") { number(command, "--threads", count, what, 0, kMaxThreads); }
+std::string not_a_tolerance(const std::string& text) {
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = code == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
+  return good ? std::string() : "'" + text + "' is no number of 0 or more";
+}
+/// The names that an option knows.
+std::function<std::string(const std::string&)> one_of(std::vector<std::string> names) {
+  return [names = std::move(names)](const std::string& text) {
+    if (std::ranges::find(names, text) != names.end()) return std::string();
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    const std::string near = suggestion(text, names);
+    return "'" + text + "' is none of " + all + (near.empty() ? "" : "; did you mean " + near + "?");
+  };
 }
 void model(CLI::App& command, ModelOptions& options) {
   command.add_option("--model", options.model, "A GGUF file, a Hugging Face folder, or the name of a file in configs/models")->required();
   threads(command, options.threads);
   json_flag(command, options.json);
 }
-/// One argument, "1,2,3": it must not swallow the key=value that follow.
+/// One argument, "1,2,3", split here: it must not swallow the key=value that follow, and CLI11 drops empty numbers.
 void token_list(CLI::App& command, std::vector<int>& list) {
-  command.add_option("--tokens", list, "The prompt as token numbers: 1,2,3")->delimiter(',')->allow_extra_args(false)->check(not_a_number<int>);
+  const auto each = [](const std::string& text, const auto& number) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      number(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  };
+  const auto fault = [each](const std::string& text) {
+    std::string first;
+    each(text, [&](const std::string& number) { first = first.empty() ? not_a_number<int>(number) : first; });
+    return first;
+  };
+  const auto take = [each, &list](const std::string& text) { each(text, [&](const std::string& number) { list.push_back(std::stoi(number)); }); };
+  command.add_option_function<std::string>("--tokens", take, "The prompt as token numbers: 1,2,3")->check(fault);
 }
 
 void add_list(CLI::App& app, Outcome& outcome) {
@@ -111,7 +140,7 @@ void add_logits(CLI::App& app, Outcome& outcome) {
         model(command, options.model);
         command.add_option("--prompt", options.prompt, "Text; special tokens are parsed, no chat template is applied");
         token_list(command, options.tokens);
-        command.add_option("--top", options.top, "How many tokens to show")->check(CLI::Range(1, 1 << 30));
+        number(command, "--top", options.top, "How many tokens to show", 1, 1 << 30);
         assignments(command, options.model.assignments);
       },
       logits);
@@ -133,7 +162,7 @@ void add_inspect(CLI::App& app, Outcome& outcome) {
   add<InspectOptions>(
       app, outcome, "inspect", "What a model file or folder holds",
       [](CLI::App& command, InspectOptions& options) {
-        command.add_option("model,--model", options.model.model, "A GGUF file, a Hugging Face folder, or the name of a file in configs/models")
+        command.add_option("model,--model", options.model.model, "A GGUF file, a Hugging Face folder, or the name of a file in configs/models; in its place or as --model")
             ->required();
         threads(command, options.model.threads);
         json_flag(command, options.model.json);
@@ -297,7 +326,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
 void add_calibrate(CLI::App& app, Outcome& outcome) {
   add<CalibrateOptions>(app, outcome, "calibrate", "Measures what the machine can move and compute at most; predictions rest on it",
                         [](CLI::App& command, CalibrateOptions& options) {
-                          command.add_option("--threads", options.threads, "Measure 1 to so many threads; 0: all cores")->check(CLI::Range(0, kMaxThreads));
+                          threads(command, options.threads, "Measure 1 to so many threads; 0: all cores");
                           path(command, "--out", options.out, "Write this file; else one in the user's cache folder, which `run` and `bench` read");
                           json_flag(command, options.json);
                         }, calibrate);
@@ -347,7 +376,7 @@ void add_bisect(CLI::App& app, Outcome& outcome) {
                        path(command, "--prompt-file", options.prompt_file, "A file that holds the prompt");
                        token_list(command, options.tokens);
                        command.add_option("--tolerance", options.tolerance, "Relative RMSE from which on a difference counts as large")
-                           ->check(CLI::Range(0.0, 1e30));
+                           ->check(not_a_tolerance);
                        command.add_flag("--all", options.all, "Every operation of every layer in the table");
                        threads(command, options.threads);
                        json_flag(command, options.json);
@@ -361,8 +390,8 @@ void add_tokens(CLI::App& app, Outcome& outcome) {
                        command.footer(std::string("RUN is ") + kRunForms + ".");
                        command.add_option("run", options.run, "FOLDER (its baseline) or FOLDER:RUN, see below")->required();
                        command.add_option("--by", options.by, "nll; kl: divergence from the baseline; change: nll above the baseline's")
-                           ->check(CLI::IsMember({"nll", "kl", "change"}));
-                       number(command, "--top", options.top, "How many tokens to show")->check(CLI::Range(1, 1 << 30));
+                           ->check(one_of({"nll", "kl", "change"}));
+                       number(command, "--top", options.top, "How many tokens to show", std::int64_t{1}, std::int64_t{1} << 30);
                        path(command, "--text", options.text, "Where the scored text is now");
                        path(command, "--model", options.model, "Where the model is now");
                        json_flag(command, options.json);
@@ -396,14 +425,28 @@ std::string missing_argument(const CLI::App& command) {
   return {};
 }
 
-/// CLI11's own words, but for what it only calls "required", and with the command that they are about.
+/// The first argument that the chosen command has no use for: "-resume" may have been meant as --resume.
+std::string unexpected_argument(const CLI::App& app, const CLI::App& command) {
+  const std::vector<std::string> rest = app.remaining(true);
+  if (rest.empty()) return {};
+  const std::string& given = rest.front();
+  if (!given.starts_with("-")) return "'" + given + "' is one argument too many";
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string near = suggestion("--" + given.substr(std::min(given.find_first_not_of('-'), given.size())), names);
+  return given + ": unknown option" + (near.empty() ? "" : "; did you mean " + near + "?");
+}
+
+/// CLI11's own words, but for what it only calls "required" or not expected, and with the command that they are about.
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  std::string name = "patchbay", missing;
+  std::string name = "patchbay", words;
   for (const CLI::App* command : app.get_subcommands()) {
     name += " " + command->get_name();
-    if (error.get_name() == "RequiredError") missing = missing_argument(*command);
+    if (error.get_name() == "RequiredError") words = missing_argument(*command);
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) words = unexpected_argument(app, *command);
   }
-  std::fprintf(stderr, "%s: %s; %s --help says more\n", name.c_str(), missing.empty() ? printable(error.what()).c_str() : missing.c_str(), name.c_str());
+  std::fprintf(stderr, "%s: %s; %s --help says more\n", name.c_str(), printable(words.empty() ? error.what() : words).c_str(), name.c_str());
   return kUsage;
 }
 
@@ -472,6 +515,7 @@ int main(int argc, char** argv) {
   report_shortened_models();
   std::set_new_handler(on_no_memory);
   std::set_terminate(on_terminate);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` is then an error like that of a full disk
   try {
     return run_command(argc, argv);
   } catch (const std::bad_alloc&) {

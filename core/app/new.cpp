@@ -8,6 +8,7 @@
 #include "common.h"
 #include "config.h"
 #include "experiment/files.h"
+#include "output_file.h"
 #include "plugin_template.h"
 #include "registry.h"
 
@@ -67,17 +68,33 @@ Folder read_folder(const fs::path& folder) {
   return files;
 }
 
+/// All of it or nothing: what was made goes away where a file cannot be written, folders above included.
 void write_folder(const fs::path& folder, const Folder& files) {
-  fs::create_directories(folder);
-  for (const auto& [name, text] : files) write_file_atomically((folder / name).string(), text);
+  fs::path made = folder;
+  while (made.has_parent_path() && made.parent_path() != made && !fs::exists(made.parent_path())) made = made.parent_path();
+  try {
+    fs::create_directories(folder);
+    for (const auto& [name, text] : files) write_output_file((folder / name).string(), text);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(made, ignored);
+    throw;
+  }
+}
+
+/// The program that tests every plugin of a kind.
+std::string conformance_test(const std::string& kind) {
+  const bool is_policy = kind == "kv_prefix" || kind == "kv_retention";
+  return "test_conformance_" + (is_policy ? "kv_policies" : kind);
 }
 
 void print_next_steps(const fs::path& folder, const std::string& reference, bool in_tree) {
   const std::string place = printable(folder.string());
   if (in_tree) {
+    const std::string kind = reference.substr(0, reference.find('/'));
     fmt::print("\nBuild it, look at it, test it as every plugin of its kind is tested:\n"
-               "  cmake --preset release && cmake --build build/release\n  build/release/bin/patchbay describe {}\n"
-               "  ctest --test-dir build/release -R 'conformance|plugins'\n", reference);
+               "  cmake --preset release && cmake --build build/release --target patchbay plugins {0}\n  build/release/bin/patchbay describe {1}\n"
+               "  build/release/bin/{0}\n", conformance_test(kind), reference);
     return;
   }
   // A build folder holds no CMake package: that comes with the installation.

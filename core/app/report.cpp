@@ -33,6 +33,7 @@ Json as_json(const RecordSet& set) {
 
 int report(const ReportOptions& options) {
   if (options.by_kind && !options.html.empty()) throw Error("--by-kind", "the page has no table by kind", "--csv, --markdown, --json or none");
+  check_targets(options.csv, options.html);
   auto set = read_report_set(options.folders);
   if (options.by_kind) set = by_kind(set);
   if (!options.csv.empty()) write_csv(set, options.csv);

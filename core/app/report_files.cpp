@@ -1,6 +1,7 @@
 #include "report_files.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,10 +11,11 @@
 #include <filesystem>
 #include <memory>
 
-#include "experiment/files.h"
+#include "common.h"
 #include "experiment/report.h"
 #include "experiment/report_html.h"
 #include "json_text.h"
+#include "output_file.h"
 #include "resources.h"
 
 namespace patchbay::app {
@@ -75,14 +77,31 @@ bool draw(std::vector<Plot>& plots) {
   return true;
 }
 
+/// A folder of results holds reports under their two names; all else there is the experiment's.
+void check_target(const std::string& path, const char* name, const char* beginning, const char* what) {
+  if (path.empty()) return;
+  std::error_code ignored;
+  const auto folder = fs::weakly_canonical(path, ignored).parent_path();
+  const bool holds_results = fs::exists(folder / "records.jsonl", ignored) || fs::exists(folder / "experiment.json", ignored);
+  if (holds_results && fs::path(path).filename() != name)
+    throw Error(printable(path), "lies among the records of an experiment", fmt::format("a file elsewhere, or {} there", name));
+  refuse_other_file(path, beginning, what);
+}
+
 }  // namespace
 
-void write_csv(const RecordSet& set, const std::string& path) { write_file_atomically(path, report_csv(set)); }
+void check_targets(const std::string& csv, const std::string& html) {
+  if (!csv.empty() && fs::path(csv).lexically_normal() == fs::path(html).lexically_normal()) throw Error("--html", "is the file of --csv too", "another file");
+  check_target(csv, "report.csv", kCsvBeginning, "a CSV file of patchbay report");
+  check_target(html, "report.html", kPageBeginning, "a page of patchbay report");
+}
+
+void write_csv(const RecordSet& set, const std::string& path) { write_output_file(path, report_csv(set)); }
 
 std::string write_html(const RecordSet& set, const std::string& path) {
   auto plots = report_plots(set);
   const std::string remark = plots.empty() || draw(plots) ? "" : kHowToGetPlots;
-  write_file_atomically(path, report_html(set, plots, remark));
+  write_output_file(path, report_html(set, plots, remark));
   return remark;
 }
 

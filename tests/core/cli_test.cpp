@@ -61,6 +61,9 @@ TEST_CASE("an unknown command is told which there are, and the nearest") {
   CHECK(std::count(near.errors.begin(), near.errors.end(), '\n') == 1);
   CHECK_THAT(run("frobnicate").errors, Contains("unknown command") && !Contains("did you mean"));
   CHECK_THAT(run("").errors, Contains("a command is missing; one of: list,"));
+  CHECK_THAT(run("run x.yaml -resume").errors, Contains("patchbay run: -resume: unknown option; did you mean --resume?"));
+  CHECK_THAT(run("diff a b c").errors, Contains("patchbay diff: 'c' is one argument too many"));
+  CHECK_THAT(run("tokens x --by nl").errors, Contains("--by: 'nl' is none of nll, kl, change; did you mean nll?"));
 }
 
 TEST_CASE("a folder of PATCHBAY_PLUGIN_PATH that is not there shows in every list") {
@@ -89,6 +92,9 @@ TEST_CASE("numbers are refused where the parser would bend them") {
     CHECK(fault.code == 2);
     CHECK_THAT(fault.errors, Contains("--"));
   }
+  CHECK_THAT(run("generate --model no_such.gguf --threads abc").errors, Contains("--threads: 'abc' is not a whole number from 0 to 1024"));
+  CHECK_THAT(run("generate --model no_such.gguf --tokens 1,2,").errors, Contains("--tokens: '' is not a whole number"));
+  CHECK_THAT(run("bisect a b --tolerance -1").errors, Contains("--tolerance: '-1' is no number of 0 or more"));
   CHECK_THAT(run("generate --model no_such.gguf --seed -1").errors, Contains("'-1' is not a whole number from 0 to 18446744073709551615"));
   CHECK(run("generate --model no_such.gguf --prompt x --seed 18446744073709551615").code == 1);  // only the model is missing
 }
@@ -230,6 +236,36 @@ TEST_CASE("paths that the system refuses: its reason in words, never those of th
   CHECK_THAT(run("new formats x --dir " + file).errors, Contains("a file stands where a folder is needed"));
 }
 
+TEST_CASE("calibrate replaces its own files alone") {
+  const patchbay::test::TemporaryFolder folder;
+  const std::string notes = folder / "notes.json";
+  std::ofstream(notes) << "{\"mine\": 1}\n";
+  const Result fault = run("calibrate --threads 1 --out " + notes);
+  CHECK(fault.code == 1);
+  CHECK_THAT(fault.errors, Contains("notes.json: is there already, and is not a calibration of patchbay"));
+  CHECK(patchbay::test::read_file(notes) == "{\"mine\": 1}\n");
+}
+
+TEST_CASE("new: the steps it prints name a suite that there is; what cannot be written leaves nothing behind") {
+  const patchbay::test::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "cmake");
+  std::ofstream(folder / "cmake/patchbay_add_plugin.cmake") << "\n";  // as in the tree
+  for (const auto& kind : std::filesystem::directory_iterator(PATCHBAY_BINARY_DIR "/share/patchbay/templates")) {
+    const std::string output = run("new " + kind.path().filename().string() + " of_a_test --dir " + (folder / "plugins")).output;
+    const auto at = output.find("test_conformance_");
+    INFO(output);
+    REQUIRE(at != std::string::npos);
+    const std::string suite = output.substr(at + 17, output.find('\n', at) - at - 17);
+    CHECK(std::filesystem::exists(patchbay::test::source_path("tests/conformance/" + suite + "_test.cpp")));
+    CHECK_THAT(output, Contains("--target patchbay plugins test_conformance_" + suite + "\n") && Contains("bin/test_conformance_" + suite + "\n"));
+  }
+  const std::string log = folder / "log";
+  const std::string limited = "(ulimit -f 0; " PATCHBAY_BINARY_DIR "/bin/patchbay new formats another --dir " + (folder / "elsewhere") + " 2>&1; echo code $?) | cat > " + log;
+  CHECK(std::system(limited.c_str()) == 0);
+  CHECK_THAT(patchbay::test::read_file(log), Contains("File too large; make room and try again") && Contains("code 1") && !Contains("--resume"));
+  CHECK_FALSE(std::filesystem::exists(folder / "elsewhere"));
+}
+
 TEST_CASE("a suggestion is one only where it is near") {
   CHECK_THAT(run("describe nope").errors, Contains("unknown plugin; patchbay list shows all") && !Contains("did you mean"));
   CHECK_THAT(run("describe gredy").errors, Contains("did you mean greedy? patchbay list shows all"));
@@ -253,4 +289,5 @@ TEST_CASE("plan speaks of rounds only where something is timed") {
   CHECK_THAT(run(plan).output, Contains("timings in 6 rounds; the baseline is measured again"));
   CHECK_THAT(run(plan + " tasks=[perplexity]").output, !Contains("timings"));
   CHECK_THAT(run(plan + " tasks=[memory]").output, !Contains("measured again"));
+  CHECK_THAT(run(plan + " sweep.decoder=[greedy] processors=[top_k]").errors, Contains("patchbay: note: run ") && Contains("top_k: no effect, since decoder greedy"));
 }

@@ -75,7 +75,11 @@ TEST_CASE("folders without records, missing or given twice are refused; a torn l
   CHECK_THAT(message_of([&] { read({place.path}); }), Contains("holds no records.jsonl"));
   CHECK_THAT(message_of([&] { read({place / "nowhere"}); }), Contains("no such file or folder"));
   write_file_atomically(place / "experiment.json", "{}");
-  CHECK_THAT(message_of([&] { read({place.path}); }), Contains("no run of it is finished"));
+  CHECK_THAT(message_of([&] { read({place.path}); }), Contains("no run of it is finished") && Contains("--resume"));
+  {
+    const FileLock running(place / ".lock");
+    CHECK_THAT(message_of([&] { read({place.path}); }), Contains("a run is in progress") && !Contains("--resume"));
+  }
   write_file_atomically(place / "records.jsonl", "");
   CHECK_THAT(message_of([&] { read({place.path}); }), Contains("holds no finished run"));
   write_file_atomically(place / "records.jsonl", synthetic_record("a", 0).dump() + "\n{\"hash\": \"b");
@@ -171,6 +175,21 @@ TEST_CASE("several folders make one table: settings filled in, sources told apar
   CHECK(merged_records(read({left.path, right.path}))[0]["labels"]["folder"] == left.path);
 }
 
+TEST_CASE("a setting that only the other folder varies is called as that one calls it, or in few words, never as JSON") {
+  Folder left, right;
+  const Json stored = {{"quantizer", {{"type", "none"}}}}, small = {{"quantizer", {{"type", "rtn"}}}, {"format", {{"type", "int_grouped"}, {"bits", 4}}}};
+  auto a = synthetic_record("a", 0, true), b = synthetic_record("b", 1), c = synthetic_record("c", 0, true), d = synthetic_record("d", 1);
+  for (auto* record : {&a, &c}) (*record)["config"]["weights"] = stored;
+  a["labels"] = {{"weights", "as stored"}}, b["labels"] = {{"weights", "two bits"}};
+  d["config"]["weights"] = small;
+  for (auto* record : {&c, &d}) (*record)["name"] = "other", (*record)["labels"] = Json::object();
+  left.write("records.jsonl", {a, b});
+  right.write("records.jsonl", {c, d});
+  const auto merged = merged_records(read({left.path, right.path}));
+  CHECK(merged[2]["labels"]["weights"] == "as stored");
+  CHECK(merged[3]["labels"]["weights"] == "rtn int_grouped bits=4");
+}
+
 TEST_CASE("of several folders, the baseline again names its own, and the legend speaks of what they have in common") {
   using Catch::Contains;
   Folder left, right;
@@ -189,7 +208,8 @@ TEST_CASE("of several folders, the baseline again names its own, and the legend 
   const auto lines = lines_of(text);
   for (const auto& folder : {left.path, right.path})
     CHECK(std::ranges::count_if(lines, [&](const auto& line) { return line.find(folder) == 2 && line.find("baseline again") != std::string::npos; }) == 1);
-  CHECK_THAT(text, Contains("several windows of 64 tokens") && Contains("quality on several of the windows,\n  computed in batches of 21 tokens"));
+  CHECK_THAT(text, Contains(": 10 windows of 64 tokens, scored from token 1 on, BOS none;\n  or text text.txt") && Contains(": 20 windows of 64 tokens") &&
+                       Contains("quality on 2 of the windows,\n  computed in batches of 21 tokens, or on 4 of the windows"));
   right.write("records.jsonl", records("r", 10));
   CHECK_THAT(report_text(read({left.path, right.path}), true), Contains("10 windows of 64 tokens") && Contains("quality on 2 of the windows"));
   // A folder that scored no text, on another machine: what is said of quality is the other one's.
@@ -274,8 +294,8 @@ TEST_CASE("a record is found by folder, number, label, hash prefix or run's name
   CHECK(find_record(place.path + ":abd").record["hash"] == "abd");
   CHECK(find_record(place.path + ":weights.format.bits=4").record["hash"] == "abd");
   CHECK_THAT(message_of([&] { find_record(place.path + ":ab"); }), Catch::Contains("2 runs fit") && Catch::Contains("2: weights.format.bits=4 (abd)"));
-  CHECK(find_record(place.path + ":2").record["hash"] == "abd");  // the number: no label is 2
-  CHECK(find_record(place.path + ":4").record["hash"] == "abd");  // the label: there is no fourth run
+  CHECK(find_record(place.path + ":2").record["hash"] == "abd");
+  CHECK_THAT(message_of([&] { find_record(place.path + ":4"); }), Catch::Contains("as a label it is written weights.format.bits=4"));
   CHECK_THAT(message_of([&] { find_record(place.path + ":x"); }), Catch::Contains("no such run"));
   CHECK_THAT(message_of([&] { find_record("nowhere:x"); }), Catch::Contains("no such folder"));
   place.write("records.jsonl", {synthetic_record("abc", 0), synthetic_record("abd", 1)});

@@ -57,7 +57,11 @@ TEST_CASE("predicted speeds and the shares reached are a second table, where the
   CHECK(text.find("Meanwhile") == std::string::npos);
   records[1]["environment"]["calibration"]["memory_read_bytes_per_s"]["median"] = 19e9;
   records[1]["environment"]["calibration"]["busy_share"] = 0.4;
-  CHECK(report_table(records, true).find("memory of several machines or dates") != std::string::npos);
+  records[1]["environment"]["threads"] = 64, records[1]["environment"]["cores"] = 2;
+  const auto both = report_table(records, true);
+  CHECK(both.find("what 2 threads or 64 threads on 2 cores could do") != std::string::npos);
+  CHECK(both.find("as measured 2026-01-31T12:00:00Z:\n  memory 20.0 GB/s (18.0 to 22.0), cache ") != std::string::npos);
+  CHECK(both.find(";\n  64 threads on 2 cores, as measured 2026-01-31T12:00:00Z:\n  memory 19.0 GB/s") != std::string::npos);
   CHECK(report_table(records, true).find("up to 40% of the cores' time") != std::string::npos);
 }
 

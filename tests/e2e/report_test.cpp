@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "program.h"
@@ -69,6 +70,44 @@ TEST_CASE("a path that is no UTF-8 becomes JSON all the same") {
   INFO(result.err);
   CHECK(result.code == 0);
   CHECK_THAT(Json::parse(result.out)["text"].get<std::string>(), Contains("odd\xEF\xBF\xBD.txt"));
+}
+
+TEST_CASE("report replaces reports alone") {
+  const auto& out = experiment().out;
+  const auto records = test::read_file(out + "/records.jsonl");
+  const auto refused = [&](const std::string& options) {
+    const auto result = patchbay_run("report " + out + " " + options);
+    CHECK(result.code == 1);
+    return result.out;
+  };
+  CHECK_THAT(refused("--csv " + out + "/records.jsonl"), Contains("lies among the records of an experiment; allowed: a file elsewhere, or report.csv there"));
+  CHECK_THAT(refused("--html " + out + "/new.html"), Contains("lies among the records"));
+  const auto notes = experiment().place / "notes.txt", both = experiment().place / "both";
+  patchbay::write_file_atomically(notes, "mine\n");
+  CHECK_THAT(refused("--csv " + notes), Contains("notes.txt: is there already, and is not a CSV file of patchbay report"));
+  CHECK_THAT(refused("--html " + notes), Contains("is not a page of patchbay report"));
+  CHECK_THAT(refused("--csv " + both + " --html " + both), Contains("is the file of --csv too"));
+  CHECK(test::read_file(notes) == "mine\n");
+  CHECK(test::read_file(out + "/records.jsonl") == records);
+  CHECK(patchbay_run("report " + out + " --csv " + out + "/report.csv --html " + out + "/report.html").code == 0);
+}
+
+TEST_CASE("scores that are lost or damaged are made again by --resume, as tokens says") {
+  const auto yaml = experiment().place / "tiny.yaml", out = experiment().place / "again";
+  REQUIRE(patchbay_run("run " + yaml + " --out " + out).code == 0);
+  const auto record = Json::parse(patchbay_run("report " + out + " --json").out)["records"][2];
+  const auto run = out + ":" + record["hash"].get<std::string>(), scores = out + "/" + record["evaluation"]["scores"].get<std::string>();
+  const auto whole = test::read_file(scores);
+  for (const bool lost : {false, true}) {
+    if (lost) std::filesystem::remove(scores);
+    else std::filesystem::resize_file(scores, whole.size() - 1);
+    CHECK_THAT(patchbay_run("tokens " + run).out, Contains("run the experiment again with --resume"));
+    const auto resumed = patchbay_run("run " + yaml + " --out " + out + " --resume");
+    CHECK(resumed.code == 0);
+    CHECK_THAT(resumed.out, Contains("the scores of their tokens are missing or damaged") && Contains("5 runs into " + out + ", 4 of them finished"));
+    CHECK(test::read_file(scores) == whole);
+    CHECK(patchbay_run("tokens " + run).code == 0);
+  }
 }
 
 TEST_CASE("report of nothing is one line of error") {

@@ -1,8 +1,12 @@
 #include "experiment/record_set.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <set>
 
@@ -59,9 +63,19 @@ std::string records_file(const std::string& folder) {
   return fs::is_directory(folder) ? (fs::path(folder) / "records.jsonl").string() : folder;
 }
 
+/// Whether a run is writing into the folder of that lock now.
+bool is_locked(const fs::path& lock) {
+  const int file = ::open(lock.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool locked = file >= 0 && ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (file >= 0) ::close(file);
+  return locked;
+}
+
 std::vector<Json> checked_records(const std::string& folder) {
   const auto file = records_file(folder);
   if (!fs::exists(folder)) throw Error(escaped(folder), "no such file or folder", "a folder that `patchbay run` wrote");
+  if (!fs::is_regular_file(file) && is_locked(fs::path(folder) / ".lock"))
+    throw Error(escaped(folder), "a run is in progress, and none of its runs is finished yet", {}, "wait for the first, which the running patchbay tells of");
   if (!fs::is_regular_file(file) && fs::exists(fs::path(folder) / "experiment.json"))
     throw Error(escaped(folder), "no run of it is finished", {}, "go on with `patchbay run FILE --out " + escaped(folder) + " --resume`");
   if (!fs::is_regular_file(file)) throw Error(escaped(folder), "holds no records.jsonl", "a folder that `patchbay run` wrote");
@@ -118,19 +132,41 @@ std::vector<Numbered> current(std::vector<Json> records, const Json& runs, const
   return chosen;
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
-/// The value of a dotted setting; a technique is known by its type; what hangs below a technique without it is "-".
-std::string setting_at(const Json& config, const std::string& path) {
-  const Json* at = &config;
-  for (std::size_t begin = 0; begin != std::string::npos;) {
+/// What stands at a dotted path of a configuration; null: nothing.
+const Json* config_at(const Json& record, const std::string& path) {
+  const Json* at = record.contains("config") ? &record["config"] : nullptr;
+  for (std::size_t begin = 0; at && begin != std::string::npos;) {
     const auto dot = path.find('.', begin);
     const auto key = path.substr(begin, dot == std::string::npos ? dot : dot - begin);
-    if (!at->is_object() || !at->contains(key)) return "-";
-    at = &at->at(key);
+    at = at->is_object() && at->contains(key) ? &at->at(key) : nullptr;
     begin = dot == std::string::npos ? dot : dot + 1;
   }
-  return text_of(at->is_object() && at->contains("type") ? at->at("type") : *at);
+  return at;
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+/// "rtn int_grouped bits=4 group_size=64": a setting in few words, as tables of a sweep show it.
+std::string short_setting(const Json& value) {
+  if (!value.is_object()) return text_of(value);
+  std::string words;
+  for (const auto& [key, entry] : value.items())
+    words += (words.empty() ? "" : " ") + (key == "type" || entry.is_object() ? short_setting(entry) : key + "=" + text_of(entry));
+  return words;
+}
+
+/// The label of a record that has none for a setting: the one that another record has for the same value; else the value, a technique by
+/// its type; what hangs below a technique without it is "-".
+std::string label_from_config(const Json& record, const std::string& path, const std::vector<Json>& all) {
+  const auto* value = config_at(record, path);
+  if (!value) return "-";
+  if (!value->is_object()) return text_of(*value);
+  if (value->size() == 1 && value->contains("type")) return text_of(value->at("type"));
+  for (const auto& other : all) {
+    const auto labels = other.value("labels", Json::object());
+    if (const auto* theirs = labels.contains(path) ? config_at(other, path) : nullptr; theirs && *theirs == *value) return text_of(labels[path]);
+  }
+  return short_setting(*value);
 }
 
 std::string where_from(const RecordSet& set, std::size_t i, const std::string& column) {
@@ -282,7 +318,7 @@ std::vector<Json> merged_records(const RecordSet& set) {
     const auto own = records[i].value("labels", Json::object());
     Json labels = Json::object();
     for (const auto& column : columns) labels[column] = where_from(set, i, column);
-    for (const auto& name : settings) labels[name] = own.contains(name) ? own[name] : Json(setting_at(records[i].value("config", Json::object()), name));
+    for (const auto& name : settings) labels[name] = own.contains(name) ? own[name] : Json(label_from_config(set.records[i], name, set.records));
     records[i]["labels"] = labels;
   }
   return records;

@@ -159,9 +159,11 @@ std::string noise_legend(std::span<const Json> records) {
   const auto split = that_have(records, {"evaluation", "batch_split"});
   const bool scored = !split.empty() && (shows(records, "perplexity_ratio") || shows(records, "kl_nats"));
   if (!timed && !scored) return "";
-  if (scored)
-    text += fmt::format("{}quality on {} of the windows,\n  computed in batches of {} tokens", timed ? "; " : "",
-                        common_text(split, {"evaluation", "windows"}), common_text(split, {"evaluation", "batch_split"}));
+  const auto part = [](const Json& record) {
+    return fmt::format("on {} of the windows,\n  computed in batches of {} tokens", record_text(record, {"evaluation", "windows"}),
+                       record_text(record, {"evaluation", "batch_split"}));
+  };
+  if (scored) text += (timed ? "; quality " : "quality ") + each_once(split, part, ", or ");
   return text + ".\n";
 }
 
@@ -169,12 +171,14 @@ std::string noise_legend(std::span<const Json> records) {
 std::string quality_legend(std::span<const Json> all) {
   const auto records = that_have(all, {"evaluation", "protocol"});
   if (records.empty()) return "";
-  return fmt::format("Quality: text {} (sha256 {:.8}), protocol {}: {} of {} tokens, scored from token {} on, BOS {};\n"
+  const auto scored = [](const Json& record) {
+    const auto part = [&](const char* key) { return escaped(record_text(record, {"evaluation", key}), 120); };
+    return fmt::format("text {} (sha256 {:.8}), protocol {}: {} of {} tokens, scored from token {} on, BOS {}", part("text"), part("text_sha256"),
+                       part("protocol"), counted(part("windows"), "window"), part("window"), part("first_scored"), part("bos"));
+  };
+  return fmt::format("Quality: {};\n"
                      "  intervals (percentile bootstrap, 1000 resamples) resample blocks of 32 scored tokens, paired with the baseline.\n",
-                     common_text(records, {"evaluation", "text"}), common_text(records, {"evaluation", "text_sha256"}),
-                     common_text(records, {"evaluation", "protocol"}), counted(common_text(records, {"evaluation", "windows"}), "window"),
-                     common_text(records, {"evaluation", "window"}), common_text(records, {"evaluation", "first_scored"}),
-                     common_text(records, {"evaluation", "bos"}));
+                     each_once(records, scored, ";\n  or "));
 }
 
 std::string speed_legend(std::span<const Json> all) {
@@ -182,10 +186,13 @@ std::string speed_legend(std::span<const Json> all) {
   std::vector<Json> records;
   std::ranges::copy_if(all, std::back_inserter(records), timed);
   if (records.empty()) return "";
-  return fmt::format("Speed: one sequence, {}, {}; medians of {} in which each run is measured once, in drawn order;\n"
+  const auto how = [](const Json& record) {
+    return fmt::format("{}, {}; medians of {}", threads_text(record), escaped(record_text(record, {"environment", "cpu"}), 120),
+                       counted(escaped(record_text(record, {"repeat"}), 20), "round"));
+  };
+  return fmt::format("Speed: one sequence, {} in which each run is measured once, in drawn order;\n"
                      "  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds.\n",
-                     counted(common_text(records, {"environment", "threads"}), "thread"), common_text(records, {"environment", "cpu"}),
-                     counted(common_text(records, {"repeat"}), "round"));
+                     each_once(records, how, ",\n  or "));
 }
 
 /// The row of the baseline again says so in its first column that is no source, or beside the source where there is none.
@@ -240,6 +247,25 @@ std::string common_text(std::span<const Json> records, std::initializer_list<con
   const auto first = record_text(records[0], path);
   const bool equal = std::all_of(records.begin(), records.end(), [&](const Json& r) { return record_text(r, path) == first; });
   return equal ? escaped(first, 120) : "several";
+}
+
+std::string each_once(std::span<const Json> records, const std::function<std::string(const Json&)>& text, const std::string& between) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> texts;
+  for (const auto& record : records)
+    if (auto one = text(record); std::ranges::find(texts, one) == texts.end()) texts.push_back(std::move(one));
+  if (texts.size() > kMost) {
+    texts[kMost - 1] = fmt::format("{} others", texts.size() - kMost + 1);
+    texts.resize(kMost);
+  }
+  return fmt::format("{}", fmt::join(texts, between));
+}
+
+std::string threads_text(const Json& record) {
+  const auto text = counted(escaped(record_text(record, {"environment", "threads"}), 20), "thread");
+  const auto *threads = value_at(record, {"environment", "threads"}), *cores = value_at(record, {"environment", "cores"});
+  const bool more = threads && cores && threads->is_number_integer() && cores->is_number_integer() && *threads > *cores;
+  return more ? fmt::format("{} on {}", text, counted(cores->dump(), "core")) : text;
 }
 
 std::vector<Json> without_noise(std::vector<Json> records) {

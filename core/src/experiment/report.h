@@ -1,6 +1,7 @@
 /// @file report.h
 /// report(records) -> table: built from records alone, so that it can be made again at any time.
 #pragma once
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -41,6 +42,11 @@ PATCHBAY_API std::optional<double> half_interval(const nlohmann::ordered_json& r
 /// The text at a path of a record, "?" where there is none; `common`: what all records have there, or "several".
 PATCHBAY_API std::string record_text(const nlohmann::ordered_json& record, std::initializer_list<const char*> path);
 PATCHBAY_API std::string common_text(std::span<const nlohmann::ordered_json> records, std::initializer_list<const char*> path);
+/// What a legend says of the records, each different text once, in their order: the first few, and how many more.
+PATCHBAY_API std::string each_once(std::span<const nlohmann::ordered_json> records, const std::function<std::string(const nlohmann::ordered_json&)>& text,
+                                   const std::string& between);
+/// "2 threads", of a record; "64 threads on 2 cores".
+PATCHBAY_API std::string threads_text(const nlohmann::ordered_json& record);
 
 /// One row per run: where the runs differ, then each metric with its interval; a legend below; then the roofline's table, where there
 /// is one. utf8, columns: see TextTable.
@@ -49,6 +55,8 @@ PATCHBAY_API std::string report_table(std::span<const nlohmann::ordered_json> re
 /// The table of one folder or of several, and what a reader must know of them: the rule of the baselines, what is left out or missing.
 PATCHBAY_API std::string report_text(const RecordSet& set, bool utf8, std::size_t columns = 0);
 
+/// So begins every CSV file.
+inline constexpr const char* kCsvBeginning = "experiment,folder,run,hash,baseline,noise";
 /// One row per run with all digits: experiment, folder, run, hash, baseline, noise, labels (label.NAME), every metric, with NAME_low and
 /// NAME_high where it has an interval; repeats (NAME_values) separated by spaces. RFC 4180, without a value: empty.
 PATCHBAY_API std::string report_csv(const RecordSet& set);

@@ -45,7 +45,7 @@ Json entry(const Json& object, const std::string& name) { return object.contains
 
 std::string report_csv(const RecordSet& set) {
   const auto labels = keys_of(set.records, "labels"), metrics = keys_of(set.records, "metrics");
-  std::vector<std::string> header = {"experiment", "folder", "run", "hash", "baseline", "noise"};
+  std::vector<std::string> header = {kCsvBeginning};
   for (const auto& name : labels) header.push_back(quoted("label." + name));
   for (const auto& name : metrics) {
     if (!name.ends_with("_ci")) {

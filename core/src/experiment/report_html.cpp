@@ -13,11 +13,7 @@ namespace patchbay {
 namespace {
 
 /// No script and nothing from elsewhere runs in this page, whatever a record holds.
-constexpr const char* kHead = R"(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+constexpr const char* kHead = R"(<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{}</title>
@@ -280,7 +276,7 @@ std::string html(std::string_view text) {
 
 std::string report_html(const RecordSet& set, const std::vector<Plot>& plots, const std::string& remark) {
   const auto records = merged_records(set);
-  std::string page = fmt::format(fmt::runtime(kHead), html(title_of(set)) + " - patchbay");
+  std::string page = kPageBeginning + fmt::format(fmt::runtime(kHead), html(title_of(set)) + " - patchbay");
   page += fmt::format("<h1>{}</h1>\n", html(title_of(set)));
   for (const auto& source : set.sources)
     if (!source.note.empty()) page += fmt::format("<p class=\"lead\">{}</p>\n", html(source.note));

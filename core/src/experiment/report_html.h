@@ -32,6 +32,8 @@ PATCHBAY_API void mark_pareto_front(Plot& plot);
 /// What python/plot_report.py reads.
 PATCHBAY_API Json plots_json(const std::vector<Plot>& plots);
 
+/// So begins every page.
+inline constexpr const char* kPageBeginning = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"patchbay report\">\n";
 /// `remark` stands where plots are missing: how to get them. All that comes from records is escaped; the SVG is taken as it is.
 PATCHBAY_API std::string report_html(const RecordSet& set, const std::vector<Plot>& plots, const std::string& remark);
 

@@ -7,6 +7,7 @@
 #include "experiment/cpu_load.h"
 #include "experiment/report.h"
 #include "experiment/text_table.h"
+#include "utf8.h"
 
 namespace patchbay {
 namespace {
@@ -32,20 +33,23 @@ std::string share_cell(const Json& record, const std::string& metric) {
   return half ? plus_minus(share, 100 * *half) + "%" : fmt::format("{:.0f}%", share);
 }
 
-/// "21.4 GB/s (20.1 to 22.0)", of all records.
-std::string limit_text(std::span<const Json> records, const char* name, const char* unit) {
-  double median = 0, low = 0, high = 0;
-  int count = 0;
-  for (const auto& record : records) {
-    const auto part = [&](const char* key) { return number_at(record, {"environment", "calibration", name, key}); };
-    if (!part("median") || !part("low") || !part("high")) continue;
-    if (count++ > 0 && part("median")->get<double>() != median) return "of several machines or dates";
-    median = part("median")->get<double>();
-    low = part("low")->get<double>();
-    high = part("high")->get<double>();
-  }
-  return count == 0 ? "unknown" : fmt::format("{:.1f} {} ({:.1f} to {:.1f})", median / 1e9, unit, low / 1e9, high / 1e9);
+/// "21.4 GB/s (20.1 to 22.0)"
+std::string limit_text(const Json& record, const char* name, const char* unit) {
+  const auto part = [&](const char* key) { return number_at(record, {"environment", "calibration", name, key}); };
+  const auto *median = part("median"), *low = part("low"), *high = part("high");
+  if (!median || !low || !high) return "unknown";
+  return fmt::format("{:.1f} {} ({:.1f} to {:.1f})", median->get<double>() / 1e9, unit, low->get<double>() / 1e9, high->get<double>() / 1e9);
 }
+
+/// What the machine can do at most, as the record's run found it.
+std::string limits_text(const Json& record) {
+  return fmt::format("as measured {}:\n  memory {}, cache {}, fp32 {}, int8 {}",
+                     escaped(record_text(record, {"environment", "calibration", "date"}), 40), limit_text(record, "memory_read_bytes_per_s", "GB/s"),
+                     limit_text(record, "cache_read_bytes_per_s", "GB/s"), limit_text(record, "fp32_flops_per_s", "GFLOP/s"),
+                     limit_text(record, "int8_ops_per_s", "GOP/s"));
+}
+
+bool is_predicted(const Json& record) { return number_at(record, {"metrics", "predicted_prefill_tokens_per_s"}) != nullptr; }
 
 }  // namespace
 
@@ -56,7 +60,7 @@ ReportGrid roofline_grid(std::span<const Json> records) {
   for (const char* title : {"moved MB/\ntoken", "prefill\nroofline", "prefill\nreached", "decode\nroofline", "decode\nreached"}) grid.header.emplace_back(title);
   for (std::size_t i = 0; i < records.size(); ++i) {
     const auto& record = records[i];
-    if (!number_at(record, {"metrics", "predicted_prefill_tokens_per_s"})) continue;
+    if (!is_predicted(record)) continue;
     std::vector<std::string> row(figures.rows[i].begin(), figures.rows[i].begin() + labels);
     if (record.value("baseline", false)) row[0] += " *";
     for (auto& cell : {predicted_cell(record, "predicted_decode_bytes_per_token", 1e-6, 1), predicted_cell(record, "predicted_prefill_tokens_per_s", 1, 0),
@@ -69,12 +73,14 @@ ReportGrid roofline_grid(std::span<const Json> records) {
 }
 
 std::string roofline_legend(std::span<const Json> records) {
-  auto text = fmt::format("Roofline, tokens/s: what {} threads could do if only the machine's limits held them back, as measured {}:\n"
-                          "  memory {}, cache {}, fp32 {}, int8 {}.\n"
+  std::vector<Json> predicted;
+  std::ranges::copy_if(records, std::back_inserter(predicted), is_predicted);
+  const auto threads = each_once(predicted, threads_text, " or ");
+  const bool one_count = threads == threads_text(predicted.at(0));
+  const auto limits = [&](const Json& record) { return (one_count ? "" : threads_text(record) + ", ") + limits_text(record); };
+  auto text = fmt::format("Roofline, tokens/s: what {} could do if only the machine's limits held them back, {}.\n"
                           "  A share is no better than these (lowest to highest of the repeats). Moved: weights and cached rows, per output token.\n",
-                          common_text(records, {"environment", "threads"}), common_text(records, {"environment", "calibration", "date"}),
-                          limit_text(records, "memory_read_bytes_per_s", "GB/s"), limit_text(records, "cache_read_bytes_per_s", "GB/s"),
-                          limit_text(records, "fp32_flops_per_s", "GFLOP/s"), limit_text(records, "int8_ops_per_s", "GOP/s"));
+                          threads, each_once(predicted, limits, ";\n  "));
   double busiest = 0;
   for (const auto& record : records)
     if (const auto* share = number_at(record, {"environment", "calibration", "busy_share"})) busiest = std::max(busiest, share->get<double>());
