@@ -19,7 +19,9 @@ std::string dashed(std::string name) {
 bool is_zero(const std::string& option, const std::string& text) {
   Settings value = plain_settings(text);
   value.where = option;
-  return read_real(value, 0, 1e30) == 0;
+  const double number = read_real(value, -1e30, 1e30);
+  if (number < 0) throw Error(option, printable(text) + " is out of range", "0, which is greedy decoding, or more");
+  return number == 0;
 }
 
 /// True when the decoder is one that accepts drafts and was not told how.

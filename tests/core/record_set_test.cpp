@@ -220,6 +220,13 @@ TEST_CASE("of several folders, the baseline again names its own, and the legend 
   text = report_text(read({left.path, right.path}), true);
   CHECK_THAT(text, Contains("Quality: text text.txt (sha256 01234567), protocol patchbay: 10 windows of 64 tokens") && Contains("quality on 2 of the windows"));
   CHECK_THAT(text, Contains("  there  baseline again "));
+  auto exact = records("l", 10);
+  for (auto& each : exact) each["config"]["activations"] = "fp32";
+  for (auto& each : timed) each["metrics"].erase("kl_nats");
+  left.write("records.jsonl", exact);
+  CHECK_THAT(text, Contains("Activations are rounded"));
+  right.write("records.jsonl", timed);
+  CHECK_THAT(report_text(read({left.path, right.path}), true), !Contains("Activations are rounded"));  // those that scored a text did not
 }
 
 TEST_CASE("as Markdown a report has the predicted figures too") {

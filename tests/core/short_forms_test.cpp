@@ -47,6 +47,6 @@ TEST_CASE("a decoder that the user names stays, and samples when it has to be to
 TEST_CASE("contradictions and values that are none are refused") {
   CHECK_THROWS_AS(with_short_forms({{"--temperature", "1"}}, {"processors=[top_k]"}), Error);
   CHECK_THROWS_AS(with_short_forms({{"--temperature", "hot"}}, {}), Error);
-  CHECK_THROWS_AS(with_short_forms({{"--temperature", "-1"}}, {}), Error);
+  CHECK_THROWS_WITH(with_short_forms({{"--temperature", "-1"}}, {}), Catch::Contains("allowed: 0, which is greedy decoding, or more"));
   CHECK_THROWS_AS(with_short_forms({{"--top-k", "1}, {type: temperature"}}, {}), Error);
 }

@@ -206,7 +206,7 @@ class Experiment {
     measure_rounds(timings_, group, plan_.repeat, pool, workload(), [&](int round, std::size_t visit, std::size_t visits) {
       timed_ = timed_before + waiting * (round - 1 + static_cast<double>(visit) / static_cast<double>(visits)) / plan_.repeat;
       if (visit < visits) return progress_.doing(fraction(0), fmt::format("speed, round {}/{}: run {} of {}", round, plan_.repeat, visit + 1, visits));
-      progress_.finished(fraction(0), fmt::format("speed, round {}/{} of {} runs", round, plan_.repeat, visits));
+      progress_.finished(fraction(0), fmt::format("speed, round {}/{} of {}", round, plan_.repeat, counted(static_cast<std::int64_t>(visits), "run")));
     });
   }
 

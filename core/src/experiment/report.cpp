@@ -279,7 +279,8 @@ std::string report_legend(std::span<const Json> all) {
   const auto shown = [&](const char* metric) { return shows(all, metric); };
   std::string text = "* the baseline. ± is half of a 95% interval.\n" + boundless_legend(all) + comparisons_legend(records) + noise_legend(all);
   if (shown("perplexity") || shown("kl_nats")) text += quality_legend(records);
-  if (shown("kl_nats") && common_text(records, {"config", "activations"}) != "fp32")
+  const auto is_rounded = [](const Json& record) { return metric_of(record, "kl_nats") && record_text(record, {"config", "activations"}) != "fp32"; };
+  if (std::ranges::any_of(records, is_rounded))
     text += "  Activations are rounded to 8 bits: that alone sets runs apart (SmolLM2: by 3 to 4 10^-3 nats), whatever differs "
             "(docs/measuring.md).\n";
   text += speed_legend(records);
