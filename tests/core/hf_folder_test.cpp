@@ -98,6 +98,30 @@ TEST_CASE("a folder's shards give the same bits as one file; rules name tensors 
   CHECK_THAT(test::message_of([&] { ModelFile::open(folder.path); }), Contains("tensor 'model.norm.weight': duplicate tensor name"));
 }
 
+TEST_CASE("tensors at any byte of a file: values exact, and the same logits as from aligned ones (C10)") {
+  const test::TemporaryFolder folder;
+  const auto write = [](const std::string& path, const std::string& header, const std::string& data) {
+    const std::uint64_t length = header.size();
+    std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), sizeof length) << header << data;
+  };
+  const std::string odd = R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"w":{"dtype":"F32","shape":[2],"data_offsets":[3,11]}})";
+  REQUIRE(odd.size() % 2 == 1);
+  const float values[] = {1.5f, -2.0f};
+  write(folder / "odd.safetensors", odd, std::string("\1\2\3") + std::string(reinterpret_cast<const char*>(values), sizeof values));
+  const auto file = ModelFile::open(folder / "odd.safetensors");
+  CHECK(std::memcmp(file->tensor("w")->data, values, sizeof values) == 0);
+
+  const Folder model("qwen3");
+  const auto aligned = logits_of(model.write(), kTokens);
+  const std::string whole = test::read_file(model.folder / "model.safetensors");
+  std::uint64_t length = 0;
+  std::memcpy(&length, whole.data(), sizeof length);
+  for (const std::size_t more : {1, 2, 3}) {
+    write(model.folder / "model.safetensors", whole.substr(8, length) + std::string(more, ' '), whole.substr(8 + length));
+    CHECK(logits_of(model.folder.path, kTokens) == aligned);
+  }
+}
+
 TEST_CASE("GPT-2's folder may leave out \"transformer.\"; buffers of older folders are no tensors of the model") {
   Folder gpt2("gpt2");
   const auto expected = logits_of(gpt2.write(), kTokens);

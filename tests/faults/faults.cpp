@@ -46,10 +46,13 @@ bool stays = false;
 std::atomic<long> calls{0};
 std::atomic<std::int64_t> heap_bytes{0}, peak_heap_bytes{0};
 
-/// The loader's own memory (thread-local storage of a library): glibc ends the process when it has none, no program can prevent it.
-bool called_by_loader(const void* caller) {
+/// Memory without which glibc ends the process by itself: the loader's (a library's thread-local storage), and that for what is done when a
+/// thread ends. No program can prevent it.
+bool needed_by_glibc(const void* caller) {
   Dl_info info{};
-  return ::dladdr(caller, &info) != 0 && info.dli_fname != nullptr && std::strstr(info.dli_fname, "ld-linux") != nullptr;
+  if (::dladdr(caller, &info) == 0) return false;
+  const auto in = [](const char* name, const char* part) { return name != nullptr && std::strstr(name, part) != nullptr; };
+  return in(info.dli_fname, "ld-linux") || in(info.dli_sname, "__cxa_thread_atexit_impl");
 }
 
 /// Whether this call is to fail.
@@ -57,7 +60,7 @@ bool fails(Kind one, const void* caller) {
   if (one != kind) return false;
   const long call = ++calls;
   if (fault_at == 0 || call < fault_at || (call > fault_at && !stays)) return false;
-  return one != Kind::alloc || !called_by_loader(caller);
+  return one != Kind::alloc || !needed_by_glibc(caller);
 }
 
 #define PATCHBAY_FAILS(kind) fails(kind, __builtin_return_address(0))

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -31,6 +33,30 @@ class MemoryFile {
 
  private:
   int number_;
+};
+
+/// A file on the disk, for readers that go by a name's ending. Goes away with the process.
+class NamedFile {
+ public:
+  explicit NamedFile(const std::string& name) {
+    std::string folder = (std::filesystem::temp_directory_path() / "patchbay_fuzz_XXXXXX").string();
+    if (!::mkdtemp(folder.data())) std::abort();
+    folder_ = folder;
+    path_ = folder_ + "/" + name;
+  }
+  NamedFile(const NamedFile&) = delete;
+  NamedFile& operator=(const NamedFile&) = delete;
+  ~NamedFile() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  void write(std::string_view bytes) const {
+    std::ofstream(path_, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string folder_, path_;
 };
 
 [[noreturn]] inline void fail(const char* what, const std::string& detail = {}) {

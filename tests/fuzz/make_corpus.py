@@ -83,6 +83,28 @@ def write_gguf():
         write("gguf", f"{model}.gguf", gguf(tokenizer, []))
 
 
+# --- safetensors
+
+def safetensors(tensors, data, **metadata):
+    """tensors: (name, dtype, shape, begin, end)."""
+    header = {name: {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]} for name, dtype, shape, begin, end in tensors}
+    if metadata:
+        header["__metadata__"] = metadata
+    head = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(head)) + head + data
+
+
+def write_safetensors():
+    write("safetensors", "two.safetensors", safetensors([("a", "U8", [3], 0, 3), ("w\u00e9", "F32", [2, 1], 3, 11)], bytes(11), format="pt"))
+    kinds = {"BOOL": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "I16": 2, "F16": 2, "BF16": 2, "I32": 4, "I64": 8, "U64": 8, "F64": 8}
+    tensors, end = [], 0
+    for kind, size in kinds.items():
+        tensors.append((kind, kind, [1, 2], end, end + 2 * size))
+        end += 2 * size
+    write("safetensors", "kinds.safetensors", safetensors(tensors + [("empty", "F32", [0, 4], end, end), ("scalar", "F16", [], end, end + 2)], bytes(end + 2)))
+    write("safetensors", "empty.safetensors", safetensors([], b""))
+
+
 # --- tokenizer.json
 
 def added(token, content, **flags):
@@ -172,10 +194,12 @@ def main():
     for name, model in json.loads(GOLDEN.read_text())["models"].items():
         write("config_json", name + ".json", json.dumps(model["config"], separators=(",", ":")))
     write_gguf()
+    write_safetensors()
     write_tokenizers()
     write_yaml()
     edges = [struct.pack("<Q", value) for value in (0, 2**31, 2**32, 2**62, 2**63, 2**64 - 1)]
     write_dictionary("gguf", edges + [struct.pack("<I", value) for value in range(13)])
+    write_dictionary("safetensors", edges[3:] + [b'"F32"', b'"data_offsets":[0,', b"18446744073709551615", b"4e0", b"-1", b"{}", b"[]", b"null"])
     write_dictionary("tokenizer_json", [b'{"type":"', b'"Sequence"', b"null", b"\\u00e9", b"-1", b"2147483648", b"(?:", b"\\\\p{L}"])
     write_dictionary("config_json", [b"null", b"true", b"-1", b"0", b"1e308", b"2147483647", b"[]", b"{}"])
     write_dictionary("yaml", [b"- ", b": ", b"&a ", b"*a", b"<<: ", b"!!str ", b"|\n", b"{}", b"[]", b"\n  ", b"'", b"---\n"])

@@ -4,6 +4,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <new>
+
 #include "utf8.h"
 
 namespace patchbay {
@@ -24,9 +26,15 @@ struct FreeCode { void operator()(pcre2_code* code) const { pcre2_code_free(code
 struct FreeMatch { void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); } };
 struct FreeContext { void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); } };
 
+template <class T>
+T* allocated(T* object) {
+  if (object == nullptr) throw std::bad_alloc();
+  return object;
+}
+
 /// Room for one match, which is read before the next is looked for: one per thread will do for all patterns.
 pcre2_match_data* match_room() {
-  thread_local const std::unique_ptr<pcre2_match_data, FreeMatch> room(pcre2_match_data_create(1, nullptr));
+  thread_local const std::unique_ptr<pcre2_match_data, FreeMatch> room(allocated(pcre2_match_data_create(1, nullptr)));
   return room.get();
 }
 
@@ -34,7 +42,7 @@ pcre2_match_data* match_room() {
 
 struct Regex::Code {
   std::unique_ptr<pcre2_code, FreeCode> compiled;
-  std::unique_ptr<pcre2_match_context, FreeContext> limits{pcre2_match_context_create(nullptr)};
+  std::unique_ptr<pcre2_match_context, FreeContext> limits{allocated(pcre2_match_context_create(nullptr))};
 };
 
 Regex::Regex(const Pattern& pattern) : code_(std::make_unique<Code>()) {
