@@ -154,6 +154,28 @@ def write_tokenizers():
         decoder={"type": "BPEDecoder", "suffix": "</w>"}))
 
 
+# --- Jinja
+
+TEMPLATES = {
+    "chatml": "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{{ m['content'] | trim }}{{ '<|im_end|>\n' }}{% endfor %}"
+              "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' -}}{% endif %}",
+    "macros": "{%- macro call(t, sep=', ') -%}{{ t.function.name }}({{ t.function.arguments | tojson(indent=2) }}){{ sep }}{%- endmacro -%}"
+              "{% set ns = namespace(n=0, seen=[]) %}{% for m in messages if m.tool_calls is defined %}{% set ns.n = ns.n + 1 %}"
+              "{% for t in m.tool_calls %}{{ call(t, sep='' if loop.last else '; ') }}{% endfor %}{% else %}none{% endfor %}{{ ns.n }}",
+    "tests": "{% if messages[0].role == 'system' and messages | length > 1 %}{{ bos_token ~ messages[0].content.strip() }}{% elif not x is none %}"
+             "{{ raise_exception('no ' + 'system') }}{% endif %}{{ [1, 2.5, true] | map('string') | join('-') }}{{ messages[1:][::-1] | selectattr('role', 'equalto', 'user') | list | length }}"
+             "{{ strftime_now('%d %b %Y') }}{{ range(3) | list }}{{ {'a': 1}.items() | list }}{{ 'aXb'.split('X')[0] | upper | replace('A', 'c') }}",
+    "blocks": "{# note #}{% filter upper %}a{{ -1 if 2 ** 3 // 2 % 3 else 'z' }}{% endfilter %}{% raw %}{{ x }}{% endraw %}{% generation %}g{% endgeneration %}"
+              "{% for k, v in {'b': [1], 'a': (2,)} | dictsort %}{{ loop.index0 }}{{ k }}{{ v[-1] }}{% if loop.first %}{% continue %}{% endif %}{% break %}{% endfor %}"
+              "\0{\"x\": [1, {\"y\": null}], \"messages\": []}",
+}
+
+
+def write_templates():
+    for name, template in TEMPLATES.items():
+        write("jinja", name + ".jinja", template)
+
+
 # --- YAML
 
 EXPERIMENT = """name: small
@@ -195,11 +217,13 @@ def main():
         write("config_json", name + ".json", json.dumps(model["config"], separators=(",", ":")))
     write_gguf()
     write_safetensors()
+    write_templates()
     write_tokenizers()
     write_yaml()
     edges = [struct.pack("<Q", value) for value in (0, 2**31, 2**32, 2**62, 2**63, 2**64 - 1)]
     write_dictionary("gguf", edges + [struct.pack("<I", value) for value in range(13)])
     write_dictionary("safetensors", edges[3:] + [b'"F32"', b'"data_offsets":[0,', b"18446744073709551615", b"4e0", b"-1", b"{}", b"[]", b"null"])
+    write_dictionary("jinja", [b"{{ ", b" }}", b"{% ", b" %}", b"{%- ", b" -%}", b"{# ", b" #}", b" | ", b" is ", b" in ", b"not ", b"(*a, **b)", b"[::-1]", b"**"])
     write_dictionary("tokenizer_json", [b'{"type":"', b'"Sequence"', b"null", b"\\u00e9", b"-1", b"2147483648", b"(?:", b"\\\\p{L}"])
     write_dictionary("config_json", [b"null", b"true", b"-1", b"0", b"1e308", b"2147483647", b"[]", b"{}"])
     write_dictionary("yaml", [b"- ", b": ", b"&a ", b"*a", b"<<: ", b"!!str ", b"|\n", b"{}", b"[]", b"\n  ", b"'", b"---\n"])
