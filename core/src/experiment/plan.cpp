@@ -376,7 +376,8 @@ Plan read_plan_of(Settings yaml, const std::string& path, std::span<const std::s
 void check_lengths(const Plan& plan, const ExperimentInputs& inputs, std::int64_t context) {
   const auto& evaluation = plan.evaluation;
   if (plan.has("throughput") && evaluation.prefill_tokens >= context)
-    throw Error("evaluation.prefill_tokens", fmt::format("{} tokens, and one decoded after them, do not fit into the model's context", evaluation.prefill_tokens),
+    throw Error("evaluation.prefill_tokens",
+                fmt::format("{} tokens, and one decoded after them, do not fit into the model's context", evaluation.prefill_tokens),
                 fmt::format("at most {}", context - 1));
   for (const auto& task : inputs.tasks) {
     const auto tokens = static_cast<std::int64_t>(task.tokens.size());
@@ -384,7 +385,8 @@ void check_lengths(const Plan& plan, const ExperimentInputs& inputs, std::int64_
     const auto problem = fmt::format("{} tokens after the {} of the prompt {} do not fit into the model's context of {}", task.max_tokens, tokens,
                                      escaped(task.prompt.name, 60), context);
     if (tokens >= context) throw Error("evaluation.prompts", problem, fmt::format("prompts of {} tokens or fewer", context - 1), "take other prompts");
-    throw Error("evaluation.max_tokens", problem, fmt::format("at most {}", context - tokens), "decode fewer tokens, or take other prompts (evaluation.prompts)");
+    throw Error("evaluation.max_tokens", problem, fmt::format("at most {}", context - tokens),
+                "decode fewer tokens, or take other prompts (evaluation.prompts)");
   }
 }
 
@@ -394,7 +396,8 @@ std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
   check_model(*file);
   const auto context = read_model_spec(*file).context;
   const auto window = plan.scores_text() ? protocol_named(plan.evaluation.protocol, plan.evaluation.window).window : 0;
-  if (window > context) throw Error("evaluation.window", fmt::format("{} tokens do not fit into the model's context", window), fmt::format("at most {}", context));
+  if (window > context)
+    throw Error("evaluation.window", fmt::format("{} tokens do not fit into the model's context", window), fmt::format("at most {}", context));
   if (context > 1 && !asks_for_prefill(plan)) plan.evaluation.prefill_tokens = std::min(plan.evaluation.prefill_tokens, context - 1);
   const auto inputs = read_inputs(plan, *make_tokenizer(*file));
   if (plan.has("throughput")) plan.evaluation.prefill_tokens = inputs.prefill_tokens;

@@ -77,9 +77,11 @@ std::size_t find_run(const std::string& wanted, std::span<const NamedRun> runs, 
     if (found.empty()) found = fitting([&](const NamedRun& run) { return !wanted.empty() && run.hash.starts_with(wanted); });
   }
   if (found.size() == 1) return found[0];
-  if (found.size() > 1) throw Error(where, fmt::format("{} runs fit", found.size()), listed(runs, found), "give one of these numbers, or more labels, the whole name or a hash");
+  if (found.size() > 1)
+    throw Error(where, fmt::format("{} runs fit", found.size()), listed(runs, found), "give one of these numbers, or more labels, the whole name or a hash");
   const auto labelled = is_number(wanted) ? fitting([&](const NamedRun& run) { return has_labels(run, wanted); }) : std::vector<std::size_t>();
-  const auto problem = labelled.empty() ? std::string("no such run") : fmt::format("no run has this number; as a label it is written {}", whole_label(runs[labelled[0]], wanted));
+  const auto problem = labelled.empty() ? std::string("no such run")
+                                        : "no run has this number; as a label it is written " + whole_label(runs[labelled[0]], wanted);
   throw Error(where, problem, listed(runs, fitting([](const NamedRun&) { return true; })), fmt::format("give {}", kRunForms));
 }
 

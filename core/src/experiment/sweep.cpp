@@ -66,7 +66,8 @@ bool check_free_name(const std::string& axis, const Settings& values, std::span<
                                                            [&](const auto& entry) { return is_map(entry.second); });
   if (maps) return true;
   if (const auto key = first_key(axis); std::find(kExperimentKeys.begin(), kExperimentKeys.end(), key) != kExperimentKeys.end())
-    throw Error(values.where, printable(axis) + " is one for the whole experiment and cannot be swept", "settings of base: " + fmt::format("{}", fmt::join(base_keys, ", ")),
+    throw Error(values.where, printable(axis) + " is one for the whole experiment and cannot be swept",
+                fmt::format("settings of base: {}", fmt::join(base_keys, ", ")),
                 "run it once for each value, each with its own --out; patchbay report shows several folders in one table");
   const auto near = suggestion(first_key(axis), base_keys);
   throw Error(values.where, "unknown setting '" + first_key(axis) + "'", fmt::format("{}", fmt::join(base_keys, ", ")),
@@ -121,7 +122,8 @@ void refuse_hidden_axes(const std::vector<Axis>& axes, const std::string& where)
       for (const auto& hidden : leaves_of(axes[earlier]))
         for (const auto& leaf : leaves_of(axes[later]))
           if ((hidden + ".").starts_with(leaf + "."))
-            throw Error(where, fmt::format("the axes {} and {} both set {}: the later one would hide the earlier", printable(axes[earlier].name), printable(axes[later].name), printable(hidden)),
+            throw Error(where, fmt::format("the axes {} and {} both set {}: the later one would hide the earlier", printable(axes[earlier].name),
+                                           printable(axes[later].name), printable(hidden)),
                         "a key in one axis alone", "remove it from one of them, or set both together as one axis of maps");
 }
 
