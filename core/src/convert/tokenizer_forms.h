@@ -1,5 +1,5 @@
 /// @file tokenizer_forms.h
-/// A tokenizer in the two forms of model files: `tokenizer.ggml.*` of GGUF, and tokenizer.json.
+/// A tokenizer in the two forms of model files: the keys that begin with tokenizer.ggml in GGUF, and tokenizer.json.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
