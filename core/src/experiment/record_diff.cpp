@@ -69,11 +69,15 @@ std::string shown(const std::optional<double>& value, const std::optional<Interv
 /// A difference of two probabilities of chance says nothing.
 bool is_p_value(const std::string& metric) { return metric.ends_with("_p") || metric.ends_with("_p_adjusted"); }
 
+std::optional<double> difference_of(const MetricDifference& row) {
+  return row.first && row.second && !is_p_value(row.name) ? std::optional(*row.second - *row.first) : std::nullopt;
+}
+
 std::string change(const MetricDifference& row) {
-  if (!row.first || !row.second || is_p_value(row.name)) return "";
-  const double difference = *row.second - *row.first;
-  const auto percent = *row.first != 0 && difference != 0 ? fmt::format(" ({:+.2f}%)", 100 * difference / *row.first) : "";
-  return fmt::format("{:+.4g}{}", difference, percent);
+  const auto difference = difference_of(row);
+  if (!difference) return "";
+  const auto percent = *row.first != 0 && *difference != 0 ? fmt::format(" ({:+.2f}%)", 100 * *difference / *row.first) : "";
+  return fmt::format("{:+.4g}{}", *difference, percent);
 }
 
 void add_section(std::string& text, const std::string& title, const std::vector<Difference>& rows, bool utf8) {
@@ -173,7 +177,7 @@ Json diff_json(const RecordDiff& diff, const FoundRecord& first, const FoundReco
   for (const auto& row : diff.metrics)
     json["metrics"][row.name] = {{"a", or_null(row.first)}, {"a_ci", or_null(row.first_interval)}, {"b", or_null(row.second)},
                                  {"b_ci", or_null(row.second_interval)},
-                                 {"difference", row.first && row.second ? Json(*row.second - *row.first) : Json()}};
+                                 {"difference", or_null(difference_of(row))}};
   if (diff.paired)
     json["paired"] = {{"tokens", diff.paired->tokens}, {"nll_difference", diff.paired->nll},
                       {"nll_difference_ci", or_null(diff.paired->nll_interval)},
