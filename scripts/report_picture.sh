@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The picture of a report: report_picture.sh FOLDER PNG [WIDTH HEIGHT [light|dark]], where FOLDER is what `patchbay run` left.
-# docs/images/report.png is that of notebooks/sample (patchbay report notebooks/sample --html notebooks/sample/report.html), 960 x 1080, light.
+# docs/images/report.png is that of the quick start, results/quickstart, 1320 x 1500, light.
 # Needs chromium (apt-get install chromium).
 set -euo pipefail
 
