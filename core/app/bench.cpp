@@ -13,7 +13,7 @@
 #include "experiment/metrics.h"
 #include "experiment/predictions.h"
 #include "experiment/text_table.h"
-#include "generation.h"
+#include "session_generation.h"
 
 namespace patchbay::app {
 namespace {
@@ -28,12 +28,8 @@ std::vector<Token> random_prompt(int vocabulary, std::int64_t length) {
 
 /// A prompt and `generate` tokens after the first, which comes with the prompt.
 GenerationResult once(Session& session, const std::vector<Token>& prompt, std::int64_t generate) {
-  GenerationRequest request;
-  request.prompt = prompt;
-  request.max_tokens = generate + 1;
-  request.decoder = session.make_decoder();
-  request.processors = session.make_processors();
-  return patchbay::generate(session.runner(), {&request, 1}, {session.config().max_batched_tokens, &session.retention(), &session.prefix()})[0];
+  GenerationRequest request = generation_request(session, prompt, generate + 1);
+  return patchbay::generate(session.runner(), {&request, 1}, generation_options(session))[0];
 }
 
 Json summary(const std::vector<double>& values) {

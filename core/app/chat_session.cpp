@@ -5,6 +5,7 @@
 #include "chat_inputs.h"
 #include "common.h"
 #include "patchbay/decoder.h"
+#include "session_generation.h"
 
 namespace patchbay::app {
 
@@ -69,11 +70,7 @@ GenerationResult ChatSession::generate(const std::vector<Token>& prompt, const s
                                        const std::function<bool()>& stop) {
   const Tokenizer& tokenizer = session_->tokenizer();
   Utf8Stream stream;
-  GenerationRequest request;
-  request.prompt = prompt;
-  request.max_tokens = settings_.max_tokens;
-  request.decoder = session_->make_decoder();
-  request.processors = session_->make_processors();
+  GenerationRequest request = generation_request(*session_, prompt, settings_.max_tokens);
   request.seed = settings_.seed;
   request.stream = answers_++;
   request.is_end = [&](Token token) { return token == end_of_turn_ || tokenizer.is_end_of_generation(token) || stop(); };

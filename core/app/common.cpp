@@ -60,14 +60,6 @@ Prompted open_prompted(const ModelOptions& options, const std::optional<std::str
   return result;
 }
 
-GenerationOptions generation_options(Session& session) {
-  GenerationOptions options;
-  options.max_batched_tokens = session.config().max_batched_tokens;
-  options.retention = &session.retention();
-  options.prefix = &session.prefix();
-  return options;
-}
-
 const char* name_of(GenerationResult::Finish finish) {
   switch (finish) {
     case GenerationResult::Finish::length: return "length";

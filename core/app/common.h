@@ -26,8 +26,6 @@ struct Prompted {
 /// A prompt, and a session with room for it and `more` tokens, as far as the model's context goes. @throws Error when it is longer.
 Prompted open_prompted(const ModelOptions& options, const std::optional<std::string>& text, const std::optional<std::string>& file,
                        const std::vector<int>& tokens, std::int64_t more);
-/// How the session's techniques take part in generate().
-GenerationOptions generation_options(Session& session);
 const char* name_of(GenerationResult::Finish finish);
 /// Control characters and escape sequences made visible.
 std::string printable(std::string_view text);

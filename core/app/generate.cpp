@@ -10,6 +10,7 @@
 #include "common.h"
 #include "experiment/text_table.h"
 #include "idle_processors.h"
+#include "session_generation.h"
 
 namespace patchbay::app {
 namespace {
@@ -48,11 +49,7 @@ int generate(const GenerateOptions& options) {
   const Tokenizer& tokenizer = session->tokenizer();
   if (const std::string idle = idle_processors(*session); !idle.empty()) fmt::print(stderr, "patchbay: note: {}\n", idle);
   Utf8Stream stream;
-  GenerationRequest request;
-  request.prompt = prompt;
-  request.max_tokens = options.max_tokens;
-  request.decoder = session->make_decoder();
-  request.processors = session->make_processors();
+  GenerationRequest request = generation_request(*session, prompt, options.max_tokens);
   request.seed = options.seed;
   if (!options.ignore_end) request.is_end = [&](Token token) { return tokenizer.is_end_of_generation(token); };
   if (!options.model.json) {

@@ -10,22 +10,14 @@
 #include "experiment/cpu_load.h"
 #include "experiment/files.h"
 #include "experiment/text_table.h"
-#include "generation.h"
+#include "session_generation.h"
 #include "utf8.h"
 
 namespace patchbay {
 namespace {
 
-GenerationOptions generation_options(Session& session) {
-  return {session.config().max_batched_tokens, &session.retention(), &session.prefix()};
-}
-
 GenerationResult generate_one(Session& session, const DecodingTask& task, std::uint64_t seed, std::uint64_t stream) {
-  GenerationRequest request;
-  request.prompt = task.tokens;
-  request.max_tokens = task.max_tokens;
-  request.decoder = session.make_decoder();
-  request.processors = session.make_processors();
+  GenerationRequest request = generation_request(session, task.tokens, task.max_tokens);
   request.seed = seed;
   request.stream = stream;
   request.is_end = [&](Token token) { return session.tokenizer().is_end_of_generation(token); };
