@@ -95,7 +95,7 @@ def rendered(tokenizer, template, conversation, add_generation_prompt):
         return tokenizer.apply_chat_template(
             conversation["messages"], tools=conversation.get("tools"), chat_template=template, tokenize=False,
             add_generation_prompt=add_generation_prompt, **conversation.get("variables", {}))
-    except (jinja2.exceptions.TemplateError, TypeError, KeyError, ValueError):
+    except (jinja2.exceptions.TemplateError, TypeError, KeyError, ValueError, RecursionError):
         return None
 
 
