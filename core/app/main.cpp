@@ -162,8 +162,8 @@ void add_inspect(CLI::App& app, Outcome& outcome) {
   add<InspectOptions>(
       app, outcome, "inspect", "What a model file or folder holds",
       [](CLI::App& command, InspectOptions& options) {
-        command.add_option("model,--model", options.model.model, "A GGUF file, a Hugging Face folder, or the name of a file in configs/models; in its place or as --model")
-            ->required();
+        command.add_option("model,--model", options.model.model, "Required, here or as --model: a GGUF file, a Hugging Face folder, or the name of a file in configs/models")
+            ->required()->option_text("TEXT");
         threads(command, options.model.threads);
         json_flag(command, options.model.json);
         command.add_flag("--tensors", options.tensors, "Every tensor, its type, size and shape");

@@ -1,6 +1,5 @@
 #include "report_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "common.h"
 #include "experiment/report.h"
@@ -41,40 +41,62 @@ std::string python_for(const std::string& script) {
   return fs::exists(environment) ? environment.string() : "python3";
 }
 
-/// What `program script` writes when it reads `input`; "" when it fails.
-std::string output_of(const std::string& program, const std::string& script, const std::string& input) {
-  const File in(std::tmpfile(), std::fclose), out(std::tmpfile(), std::fclose);
-  if (!in || !out || std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() || std::fflush(in.get()) != 0) return "";
+/// All that a temporary file holds.
+std::string text_of(std::FILE* file) {
+  std::string text;
+  char buffer[1 << 16];
+  std::rewind(file);
+  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;) text.append(buffer, n);
+  return text;
+}
+
+/// The last line that is not empty: what an interpreter says of its failure.
+std::string last_line(std::string text) {
+  text.erase(text.find_last_not_of(" \n\r\t") + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+struct Finished {
+  bool succeeded = false;
+  std::string output, errors;
+};
+
+/// Runs `program script`, which reads `input`.
+Finished finished(const std::string& program, const std::string& script, const std::string& input) {
+  const File in(std::tmpfile(), std::fclose), out(std::tmpfile(), std::fclose), errors(std::tmpfile(), std::fclose);
+  if (!in || !out || !errors || std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() || std::fflush(in.get()) != 0)
+    return {false, "", "no temporary file could be written"};
   std::rewind(in.get());
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, ::fileno(in.get()), STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, ::fileno(out.get()), STDOUT_FILENO);
-  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, ::fileno(errors.get()), STDERR_FILENO);
   std::string words[] = {program, "-I", script};
   char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
   pid_t child = 0;
   const int failed = ::posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments, environ);
   ::posix_spawn_file_actions_destroy(&actions);
   int status = 0;
-  if (failed != 0 || ::waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return "";
-  std::string text;
-  char buffer[1 << 16];
-  std::rewind(out.get());
-  for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, out.get())) > 0;) text.append(buffer, n);
-  return text;
+  if (failed != 0) return {false, "", "it cannot be started: " + std::generic_category().message(failed)};
+  const bool waited = ::waitpid(child, &status, 0) == child;
+  return {waited && WIFEXITED(status) && WEXITSTATUS(status) == 0, text_of(out.get()), last_line(text_of(errors.get()))};
 }
 
-/// Fills in the pictures; false where they cannot be drawn.
-bool draw(std::vector<Plot>& plots) {
+/// Fills in the pictures; what went wrong, or "".
+std::string draw(std::vector<Plot>& plots) {
   const auto script = plot_script();
-  if (script.empty()) return false;
-  const auto request = json_text(plots_json(plots));
-  const auto drawn = Json::parse(output_of(python_for(script), script, request), nullptr, false);
-  if (!drawn.is_object()) return false;
+  if (script.empty()) return "python/plot_report.py is not where patchbay looks for it; is the installation complete?";
+  const auto python = python_for(script);
+  const auto run = finished(python, script, json_text(plots_json(plots)));
+  if (!run.succeeded && run.errors.find("matplotlib") != std::string::npos) return kHowToGetPlots;
+  const auto drawn = run.succeeded ? Json::parse(run.output, nullptr, false) : Json();
+  if (!drawn.is_object())
+    return fmt::format("{} could not draw the plots: {}. scripts/setup_python.sh makes a Python that can (or set PATCHBAY_PYTHON to one). The tables "
+                       "hold what the plots would show.", printable(python), run.errors.empty() ? "it gave no reason" : printable(run.errors));
   for (auto& plot : plots)
     if (drawn.contains(plot.name) && drawn[plot.name].is_string()) plot.svg = drawn[plot.name].get<std::string>();
-  return true;
+  return "";
 }
 
 /// A folder of results holds reports under their two names; all else there is the experiment's.
@@ -100,7 +122,7 @@ void write_csv(const RecordSet& set, const std::string& path) { write_output_fil
 
 std::string write_html(const RecordSet& set, const std::string& path) {
   auto plots = report_plots(set);
-  const std::string remark = plots.empty() || draw(plots) ? "" : kHowToGetPlots;
+  const std::string remark = plots.empty() ? "" : draw(plots);
   write_output_file(path, report_html(set, plots, remark));
   return remark;
 }

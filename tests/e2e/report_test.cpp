@@ -204,12 +204,24 @@ TEST_CASE("the page that run leaves can be made again, and its experiment is one
   for (std::size_t i = 0; i < plan["runs"].size(); ++i) CHECK(plan["runs"][i]["config"] == report["records"][i]["config"]);
 }
 
-TEST_CASE("a Python without matplotlib leaves the tables and says how to get plots") {
-  const auto page = experiment().place / "plain.html";
-  ::setenv("PATCHBAY_PYTHON", "false", 1);
-  const auto without = patchbay_run("report " + experiment().out + " --html " + page, "2>&1 >/dev/null");
+TEST_CASE("a Python that cannot draw leaves the tables, says why, and how to get plots") {
+  const auto page = experiment().place / "plain.html", python = experiment().place / "python";
+  const auto without = [&](const std::string& says) {
+    patchbay::write_file_atomically(python, "#!/bin/sh\necho 'Traceback' >&2\necho '" + says + "' >&2\nexit 1\n");
+    std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+    ::setenv("PATCHBAY_PYTHON", python.c_str(), 1);
+    const auto result = patchbay_run("report " + experiment().out + " --html " + page, "2>&1 >/dev/null");
+    ::unsetenv("PATCHBAY_PYTHON");
+    CHECK(result.code == 0);
+    CHECK_THAT(result.out, Contains("no plots") && Contains("scripts/setup_python.sh"));
+    CHECK_THAT(test::read_file(page), Contains("scripts/setup_python.sh") && Contains("on the front") && !Contains("<svg"));
+    return result.out;
+  };
+  CHECK_THAT(without("ModuleNotFoundError: No module named matplotlib"), Contains("which was not found") && !Contains("ModuleNotFoundError"));
+  CHECK_THAT(without("MemoryError: no room"), Contains("could not draw the plots: MemoryError: no room"));
+  std::filesystem::remove(python);
+  ::setenv("PATCHBAY_PYTHON", python.c_str(), 1);
+  const auto absent = patchbay_run("report " + experiment().out + " --html " + page, "2>&1 >/dev/null");
   ::unsetenv("PATCHBAY_PYTHON");
-  CHECK(without.code == 0);
-  CHECK_THAT(without.out, Contains("no plots") && Contains("scripts/setup_python.sh"));
-  CHECK_THAT(test::read_file(page), Contains("scripts/setup_python.sh") && Contains("on the front") && !Contains("<svg"));
+  CHECK_THAT(absent.out, Contains("cannot be started: No such file or directory"));
 }
