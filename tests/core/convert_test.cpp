@@ -304,6 +304,33 @@ TEST_CASE("tokenizers: tokenizer.json as GGUF and GGUF as tokenizer.json give th
   }
 }
 
+TEST_CASE("SentencePiece's merges beside added tokens: Gemma lists runs of spaces and line ends as added") {
+  const std::string golden = test::source_path("tests/golden/tokenizers/spm_bpe.gguf");
+  const auto description = read_gguf_tokenizer(*ModelFile::open(golden));
+  Json json = tokenizer_json(description, description.vocabulary.size());
+  std::string run, word;  // a run of marks, and a word of letters, that merges make
+  for (const auto& merge : json["model"]["merges"]) {
+    const std::string made = merge[0].get<std::string>() + merge[1].get<std::string>();
+    if (run.empty() && made == "\xE2\x96\x81\xE2\x96\x81") run = made;
+    if (word.empty() && made.size() == 2 && std::isalpha(static_cast<unsigned char>(made[0]))) word = made;
+  }
+  REQUIRE_FALSE(word.empty());
+  for (const std::string& content : {run, word}) {
+    if (!content.empty()) json["added_tokens"].push_back({{"id", json["model"]["vocab"][content]}, {"content", content}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", false}});
+  }
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "tokenizer.json") << json.dump();
+  GgufWriter writer;
+  writer.text("general.architecture", "test");
+  add_gguf_tokenizer(writer, read_tokenizer_json(JsonFile(folder / "tokenizer.json")), description.vocabulary.size(), "tokenizer.json");
+  writer.write(folder / "x.gguf");
+  const auto theirs = load_tokenizer(folder / "tokenizer.json"), ours = load_tokenizer(folder / "x.gguf");
+  for (const std::string text : {word + " " + word + "x" + word, std::string("a  b, ") + word + "  c", std::string("The  other one")}) {
+    INFO(text);
+    CHECK((ours->encode(text, false, false) == theirs->encode(text, false, false)));
+  }
+}
+
 TEST_CASE("tokenizers that GGUF has no name for are refused with what it has") {
   const auto refusal = [](const std::string& name) {
     GgufWriter writer;

@@ -63,7 +63,9 @@ std::string written(const std::vector<PreTokenizerStep>& steps) {
 class Writer {
  public:
   Writer(GgufWriter& out, const TokenizerDescription& tokenizer, int vocabulary, const std::string& where)
-      : out_(out), tokenizer_(tokenizer), size_(vocabulary), where_(where) {}
+      : out_(out), tokenizer_(tokenizer), size_(vocabulary), where_(where), is_added_(static_cast<std::size_t>(std::max(vocabulary, tokenizer.vocabulary.size()))) {
+    for (const AddedToken& added : tokenizer.added_tokens) is_added_[static_cast<std::size_t>(added.token)] = true;
+  }
 
   std::vector<std::string> run() {
     const auto* bpe = std::get_if<BpeDescription>(&tokenizer_.model);
@@ -143,14 +145,14 @@ class Writer {
   }
 
   /// SentencePiece joins what makes the token with the best score, however it is cut; so a token's score is the rank of its first merge, and all ways to
-  /// cut it must be merges.
+  /// cut it must be merges. Added tokens are cut out of a text before: no merge meets them.
   std::vector<float> scores_of(const BpeDescription& bpe) const {
     std::vector<float> scores(static_cast<std::size_t>(size_), 0.0f);
     std::map<Token, std::int32_t> rank;
     std::size_t cuts = 0;
     Token last = -1;
     for (const BpeMerge& merge : by_rank(bpe)) {
-      if (merge.result >= size_) continue;
+      if (merge.result >= size_ || is_added(merge.left) || is_added(merge.right) || is_added(merge.result)) continue;
       const bool is_new = rank.emplace(merge.result, static_cast<std::int32_t>(rank.size())).second;
       if (!is_new && merge.result != last) refuse("merges into one token with others between them", "merges in the order of their tokens' scores");
       last = merge.result;
@@ -158,7 +160,7 @@ class Writer {
     }
     std::size_t possible = 0;
     for (Token token = 0; token < std::min(size_, tokenizer_.vocabulary.size()); ++token) {
-      if (tokenizer_.vocabulary.type(token) == TokenType::normal) possible += ways_to_cut(tokenizer_.vocabulary.text(token));
+      if (tokenizer_.vocabulary.type(token) == TokenType::normal && !is_added(token)) possible += ways_to_cut(tokenizer_.vocabulary.text(token));
     }
     if (possible != cuts) refuse(fmt::format("{} merges where SentencePiece has {}, one for each way to cut a token into two", cuts, possible), "merges as SentencePiece's models have them");
     for (const auto& [token, place] : rank) scores[static_cast<std::size_t>(token)] = -static_cast<float>(place);
@@ -174,7 +176,8 @@ class Writer {
     std::size_t ways = 0;
     for (std::size_t cut = 1; cut < token.size(); ++cut) {
       if ((token[cut] & 0xC0) == 0x80) continue;  // inside a character
-      ways += tokenizer_.vocabulary.find(token.substr(0, cut)) >= 0 && tokenizer_.vocabulary.find(token.substr(cut)) >= 0;
+      const Token left = tokenizer_.vocabulary.find(token.substr(0, cut)), right = tokenizer_.vocabulary.find(token.substr(cut));
+      ways += left >= 0 && right >= 0 && !is_added(left) && !is_added(right);
     }
     return ways;
   }
@@ -187,7 +190,7 @@ class Writer {
     std::vector<std::int32_t> types;
     for (Token token = 0; token < size_; ++token) {
       const TokenType type = token < tokenizer_.vocabulary.size() ? tokenizer_.vocabulary.type(token) : TokenType::absent;
-      texts.push_back(type == TokenType::absent ? fmt::format("[PAD{}]", token) : text(token));
+      texts.push_back(type == TokenType::absent ? fmt::format("[PAD{}]", token) : as_text_has_it(token));
       types.push_back(type == TokenType::absent    ? kUnused
                       : type == TokenType::byte    ? kByte
                       : token == bpe->unknown      ? kUnknown
@@ -200,7 +203,18 @@ class Writer {
     const int more = tokenizer_.vocabulary.size() - size_;
     if (more > 0) notes_.push_back(fmt::format("{} tokens past the model's embedding are left out", more));
   }
-  bool is_added(Token token) const { return std::ranges::find(tokenizer_.added_tokens, token, &AddedToken::token) != tokenizer_.added_tokens.end(); }
+  /// GGUF looks for added tokens in the text as it comes, where SentencePiece's marks are still spaces. In tokenizer.json runs of spaces are merged
+  /// although they are listed as added, since there the text holds marks by then.
+  std::string as_text_has_it(Token token) const {
+    std::string content = text(token);
+    const bool marked = is_added(token) && tokenizer_.vocabulary.type(token) != TokenType::special && std::ranges::any_of(tokenizer_.normalizer, [](const NormalizerStep& step) {
+      const auto* replace = std::get_if<normalizers::Replace>(&step);
+      return replace && replace->content == kMark;
+    });
+    for (std::size_t at = marked ? content.find(kMark) : content.npos; at != content.npos; at = content.find(kMark, at)) content.replace(at, 3, " ");
+    return content;
+  }
+  bool is_added(Token token) const { return is_added_[static_cast<std::size_t>(token)]; }
 
   /// What is put around a text: BOS before it, EOS after it, or nothing.
   void add_frame() {
@@ -239,6 +253,7 @@ class Writer {
   const TokenizerDescription& tokenizer_;
   int size_;
   std::string where_;
+  std::vector<bool> is_added_;  ///< by token
   std::vector<std::string> notes_;
 };
 
