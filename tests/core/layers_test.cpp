@@ -29,7 +29,7 @@ std::string file_name(const std::string& path) { return fs::path(path).filename(
 /// Layer of each header of core/include/patchbay: a new one has to be placed here.
 std::optional<int> layer_of(const std::string& header) {
   static const std::map<std::string, int> layers = {
-      {"error.h", 0},         {"half.h", 0},      {"tensor.h", 0},    {"activation.h", 1}, {"attention.h", 1},
+      {"error.h", 0},         {"gpu.h", 0},       {"half.h", 0},      {"tensor.h", 0},    {"activation.h", 1}, {"attention.h", 1},
       {"backend.h", 1},       {"decoder.h", 1},   {"drafter.h", 1},   {"kv_prefix.h", 1},  {"kv_retention.h", 1},
       {"kv_rows.h", 1},       {"kv_store.h", 1},  {"processor.h", 1}, {"quantizer.h", 1},  {"model_runner.h", 1},
       {"weight_format.h", 1}, {"block_format.h", 2}, {"build_id.h", 2}, {"float_format.h", 2},
@@ -42,7 +42,13 @@ std::optional<int> layer_of(const std::string& header) {
 /// A header of the C++ standard library: <vector>, and no folder or ending.
 bool standard(const std::string& header) { return header.find_first_of("/.") == std::string::npos; }
 
+bool is_gpu_header(const std::string& path) { return path == "core/include/patchbay/gpu.h" || starts_with(path, "core/include/patchbay/gpu/"); }
+
 std::string interface_fault(const std::string& path, const Include& include) {
+  if (is_gpu_header(path)) {  // layer 0, with CUDA where nvcc compiles it
+    static const std::regex allowed("[a-z0-9_]+|math\\.h|cuda[a-z0-9_]*\\.h"), quoted("patchbay/(gpu\\.h|gpu/[a-z0-9_]+\\.(h|cuh)|error\\.h|half\\.h|tensor\\.h)");
+    return std::regex_match(include.header, include.quoted ? quoted : allowed) ? "" : "gpu headers stand on layer 0 and CUDA alone";
+  }
   if (!include.quoted) return standard(include.header) ? "" : "core/include stands on the standard library alone";
   if (!starts_with(include.header, "patchbay/")) return "core/include includes only patchbay/*.h";
   const auto own = layer_of(file_name(path)), other = layer_of(file_name(include.header));
@@ -158,6 +164,9 @@ TEST_CASE("an include that breaks the layers is refused") {
       {"core/include/patchbay/decoder.h", {"xtensor/xarray.hpp", false}, false},
       {"core/include/patchbay/brand_new.h", {"patchbay/tensor.h", true}, false},
       {"core/include/patchbay/decoder.h", {"session.h", true}, false},
+      {"core/include/patchbay/gpu/warp.cuh", {"patchbay/gpu.h", true}, true},
+      {"core/include/patchbay/gpu/host.h", {"cuda_fp16.h", false}, true},
+      {"core/include/patchbay/gpu/host.h", {"patchbay/weight_format.h", true}, false},
       {"core/src/registry.cpp", {"boost/dll.hpp", false}, true},
       {"core/src/session.cpp", {"boost/dll.hpp", false}, false},
       {"core/src/config_events.cpp", {"yaml-cpp/yaml.h", false}, true},

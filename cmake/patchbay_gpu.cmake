@@ -1,0 +1,41 @@
+# patchbay_gpu_objects(target file.cu...): compiles CUDA sources for every world of this build and adds them to `target`:
+#   simt           by g++, optimised
+#   simt_checked   by g++, every memory access instrumented (-fsanitize=thread; core answers the calls, libtsan is not linked)
+#   cuda           by nvcc, where PATCHBAY_CUDA is ON
+# g++ compiles a one-line .cpp that defines PATCHBAY_GPU and includes the .cu.
+#   -fno-strict-aliasing   kernels read memory through vector types, as CUDA lets them
+#   pattern                locals that a kernel forgot to set hold nonsense, not what lay there
+function(patchbay_gpu_objects target)
+  foreach(file ${ARGN})
+    get_filename_component(path ${file} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
+    get_filename_component(name ${file} NAME_WE)
+    foreach(world simt simt_checked)
+      set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/${target}_${world}/${name}.cpp)
+      file(CONFIGURE OUTPUT ${wrapper} CONTENT "#define PATCHBAY_GPU ${world}\n#include \"${path}\"\n")
+      list(APPEND ${world}_sources ${wrapper})
+    endforeach()
+    list(APPEND cuda_sources ${path})
+  endforeach()
+  foreach(world simt simt_checked)
+    add_library(${target}_${world} OBJECT ${${world}_sources})
+    # Not linked with core: its options bring AddressSanitizer, which does not go with -fsanitize=thread.
+    target_include_directories(${target}_${world} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} $<TARGET_PROPERTY:patchbay::core,INTERFACE_INCLUDE_DIRECTORIES>)
+    target_compile_options(${target}_${world} PRIVATE -g1 -ffp-contract=off -fno-strict-aliasing -ftrivial-auto-var-init=pattern -Wno-unknown-pragmas)
+    patchbay_warnings(${target}_${world})
+    set_target_properties(${target}_${world} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${world}>)
+  endforeach()
+  target_compile_options(${target}_simt PRIVATE -O2)
+  target_compile_options(${target}_simt_checked PRIVATE -O1 -fsanitize=thread -fno-sanitize=address --param=tsan-instrument-func-entry-exit=0
+    -Wno-tsan)
+  if(PATCHBAY_CUDA)
+    add_library(${target}_cuda OBJECT ${cuda_sources})
+    target_include_directories(${target}_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} $<TARGET_PROPERTY:patchbay::core,INTERFACE_INCLUDE_DIRECTORIES>)
+    target_compile_definitions(${target}_cuda PRIVATE PATCHBAY_GPU=cuda)
+    set_target_properties(${target}_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
+      CUDA_VISIBILITY_PRESET hidden)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_cuda>)
+    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
+    target_compile_definitions(${target} PRIVATE PATCHBAY_CUDA)
+  endif()
+endfunction()

@@ -1,0 +1,64 @@
+/// @file warp.cuh
+/// Sums and maxima over a warp and over a block. The order of float operations is fixed, so results do not depend on timing.
+#pragma once
+#include "patchbay/gpu.h"
+
+namespace patchbay::gpu {
+inline namespace PATCHBAY_GPU_WORLD {
+
+/// The sum over the 32 lanes, in every lane. All lanes must call it.
+template <class T> __device__ inline T warp_sum(T value) {
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
+  return value;
+}
+template <class T> __device__ inline T warp_max(T value) {
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const T other = __shfl_xor_sync(~0u, value, distance);
+    value = value < other ? other : value;
+  }
+  return value;
+}
+template <class T> __device__ inline T warp_min(T value) {
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const T other = __shfl_xor_sync(~0u, value, distance);
+    value = other < value ? other : value;
+  }
+  return value;
+}
+
+/// The index of the calling thread in its block, of the block's warps, and of the lane in its warp.
+__device__ inline int thread_rank() { return static_cast<int>((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x); }
+__device__ inline int warps_in_block() { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z + 31) / 32; }
+
+/// The sum over a block whose size is a multiple of 32, in every thread. All threads must call it; `scratch` is shared memory for 32 values and
+/// is free again when the call returns.
+template <class T> __device__ inline T block_sum(T value, T* scratch) {
+  const int rank = thread_rank(), lane = rank % 32, warp = rank / 32;
+  value = warp_sum(value);
+  if (lane == 0) scratch[warp] = value;
+  __syncthreads();
+  value = warp_sum(lane < warps_in_block() ? scratch[lane] : T(0));
+  __syncthreads();
+  return value;
+}
+template <class T> __device__ inline T block_max(T value, T* scratch) {
+  const int rank = thread_rank(), lane = rank % 32, warp = rank / 32;
+  value = warp_max(value);
+  if (lane == 0) scratch[warp] = value;
+  __syncthreads();
+  value = warp_max(scratch[lane < warps_in_block() ? lane : 0]);
+  __syncthreads();
+  return value;
+}
+/// The same with shared memory of its own.
+template <class T> __device__ inline T block_sum(T value) {
+  PATCHBAY_SHARED(T, scratch, [32]);
+  return block_sum(value, scratch);
+}
+template <class T> __device__ inline T block_max(T value) {
+  PATCHBAY_SHARED(T, scratch, [32]);
+  return block_max(value, scratch);
+}
+
+}  // namespace PATCHBAY_GPU_WORLD
+}  // namespace patchbay::gpu

@@ -1,0 +1,59 @@
+/// @file device_memory.h
+/// The emulated device's memory: every allocation is known by address, size and name. Host code cannot touch it: pages are open only
+/// while kernels and copies run.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace patchbay::gpu::emulator {
+
+struct ShadowCell;  // checks.cpp
+struct Allocation {
+  char* address = nullptr;
+  std::size_t bytes = 0, mapped_bytes = 0;
+  std::string name;
+  bool freed = false;
+  ShadowCell* shadow = nullptr;  ///< what checked launches know of each byte; null until one needs it
+  bool contains(const void* pointer) const { return pointer >= address && pointer < address + bytes; }
+};
+
+class DeviceMemory {
+ public:
+  static DeviceMemory& instance();
+
+  void* allocate(std::size_t bytes, const char* name);
+  /// @throws Error when `pointer` is no allocation, or was freed before.
+  void free(void* pointer);
+  /// The allocation, living or freed, whose pages hold `pointer`; null when there is none.
+  Allocation* find(const void* pointer);
+  /// @throws Error unless all of [pointer, pointer + bytes) is one living allocation's.
+  void require(const void* pointer, std::size_t bytes, const char* what);
+  /// "allocation 'weights' of 4096 bytes"
+  static std::string describe(const Allocation& allocation);
+
+  /// While one exists, the pages are open to this process.
+  class Open {
+   public:
+    Open();
+    Open(const Open&) = delete;
+    Open& operator=(const Open&) = delete;
+    ~Open();
+  };
+
+ private:
+  void protect(int protection);
+  std::mutex mutex_;
+  std::map<const char*, std::unique_ptr<Allocation>> by_address_;
+  std::vector<const char*> freed_;
+  int open_ = 0;
+};
+
+/// Host memory that copies run to and from asynchronously (gpu::host_alloc).
+bool is_pinned(const void* pointer);
+
+}  // namespace patchbay::gpu::emulator

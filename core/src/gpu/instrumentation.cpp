@@ -1,0 +1,80 @@
+// Answers the calls that g++ -fsanitize=thread puts before every memory access of a checked kernel. libtsan itself is never linked.
+#include <cstdint>
+
+#include "gpu/checks.h"
+
+namespace patchbay::gpu::emulator {
+namespace {
+
+inline void note(const void* address, std::size_t bytes, AccessKind kind, bool aligned, const void* pc) {
+  Worker* w = worker;
+  if (!w || w->quiet || !w->current || !w->launch->call->checked) return;
+  w->quiet = true;
+  if (aligned && reinterpret_cast<std::uintptr_t>(address) % bytes) refuse_misaligned(*w, address, bytes, kind, pc);
+  check_access(*w, *w->current, address, bytes, kind, pc);
+  w->quiet = false;
+  if (const int one_in = emulator_options().preempt_one_in; one_in > 0 && next_random(*w) % static_cast<unsigned>(one_in) == 0) yield();
+}
+
+}  // namespace
+
+void note_access(const void* pointer, std::size_t bytes, bool write, CallSite) {
+  note(pointer, bytes, write ? AccessKind::write : AccessKind::read, false, __builtin_return_address(0));
+}
+void note_atomic(const void* pointer, std::size_t bytes, CallSite) {
+  note(pointer, bytes, AccessKind::atomic, true, __builtin_return_address(0));
+}
+void note_lane_access(int lane, const void* pointer, std::size_t bytes, bool write) {
+  Worker& w = *worker;
+  Thread& thread = *w.current->warp->lanes[lane];
+  const AccessKind kind = write ? AccessKind::write : AccessKind::read;
+  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes)
+    fail("lane " + std::to_string(lane) + " gives an address that is not aligned to " + std::to_string(bytes) + " bytes");
+  if (w.launch->call->checked) check_access(w, thread, pointer, bytes, kind, thread.pc);
+}
+
+}  // namespace patchbay::gpu::emulator
+
+using patchbay::gpu::emulator::AccessKind;
+using patchbay::gpu::emulator::note;
+
+#define PATCHBAY_PC __builtin_return_address(0)
+#define PATCHBAY_ACCESSES(N)                                                                                                  \
+  PATCHBAY_API void __tsan_read##N(void* p) { note(p, N, AccessKind::read, true, PATCHBAY_PC); }                              \
+  PATCHBAY_API void __tsan_write##N(void* p) { note(p, N, AccessKind::write, true, PATCHBAY_PC); }                            \
+  PATCHBAY_API void __tsan_volatile_read##N(void* p) { note(p, N, AccessKind::read, true, PATCHBAY_PC); }                     \
+  PATCHBAY_API void __tsan_volatile_write##N(void* p) { note(p, N, AccessKind::write, true, PATCHBAY_PC); }                   \
+  PATCHBAY_API void __tsan_unaligned_read##N(void* p) { note(p, N, AccessKind::read, false, PATCHBAY_PC); }                   \
+  PATCHBAY_API void __tsan_unaligned_write##N(void* p) { note(p, N, AccessKind::write, false, PATCHBAY_PC); }
+// Atomic accesses are noted by the functions that make them (note_atomic): here they are only done.
+#define PATCHBAY_ATOMICS(bits, T)                                                                                             \
+  PATCHBAY_API T __tsan_atomic##bits##_load(const volatile T* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }        \
+  PATCHBAY_API void __tsan_atomic##bits##_store(volatile T* p, T v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }        \
+  PATCHBAY_API T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); } \
+  PATCHBAY_API T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); } \
+  PATCHBAY_API int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int, int) {                 \
+    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
+  }                                                                                                                           \
+  PATCHBAY_API int __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* expected, T v, int, int) {                   \
+    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
+  }
+extern "C" {
+PATCHBAY_API void __tsan_init() {}
+PATCHBAY_API void __tsan_func_entry(void*) {}
+PATCHBAY_API void __tsan_func_exit() {}
+PATCHBAY_API void __tsan_vptr_update(void**, void*) {}
+PATCHBAY_API void __tsan_vptr_read(void**) {}
+PATCHBAY_API void __tsan_read_range(void* p, unsigned long n) { if (n) note(p, n, AccessKind::read, false, PATCHBAY_PC); }
+PATCHBAY_API void __tsan_write_range(void* p, unsigned long n) { if (n) note(p, n, AccessKind::write, false, PATCHBAY_PC); }
+PATCHBAY_ACCESSES(1)
+PATCHBAY_ACCESSES(2)
+PATCHBAY_ACCESSES(4)
+PATCHBAY_ACCESSES(8)
+PATCHBAY_ACCESSES(16)
+PATCHBAY_ATOMICS(8, std::uint8_t)
+PATCHBAY_ATOMICS(16, std::uint16_t)
+PATCHBAY_ATOMICS(32, std::uint32_t)
+PATCHBAY_ATOMICS(64, std::uint64_t)
+PATCHBAY_API void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+PATCHBAY_API void __tsan_atomic_signal_fence(int) {}
+}

@@ -1,0 +1,121 @@
+// A launch: its shape is checked, then its blocks are dealt out to OS threads.
+#include <pthread.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "gpu/checks.h"
+#include "gpu/device_memory.h"
+#include "gpu/source_line.h"
+#include "gpu/state.h"
+#include "patchbay/error.h"
+
+namespace patchbay::gpu {
+namespace {
+
+EmulatorOptions options_of_environment() {
+  EmulatorOptions options;
+  if (const char* schedule = std::getenv("PATCHBAY_SIMT_SCHEDULE"); schedule && *schedule) {
+    const std::string text = schedule;
+    char* end = nullptr;
+    if (text == "reverse") options.order = Order::reverse;
+    else if (text != "forward") {
+      options.order = Order::random;
+      options.seed = std::strtoull(schedule, &end, 10);
+      if (*end) throw Error("PATCHBAY_SIMT_SCHEDULE", "'" + text + "' is no schedule", "forward, reverse or a seed");
+    }
+  }
+  if (const char* threads = std::getenv("PATCHBAY_SIMT_THREADS"); threads && *threads) {
+    char* end = nullptr;
+    options.os_threads = static_cast<int>(std::strtol(threads, &end, 10));
+    if (*end || options.os_threads < 1 || options.os_threads > 1024)
+      throw Error("PATCHBAY_SIMT_THREADS", "'" + std::string(threads) + "' is no number of threads", "1 to 1024");
+  }
+  return options;
+}
+
+std::atomic<std::uint64_t> switches_of_ended_threads{0};
+
+}  // namespace
+
+EmulatorOptions& emulator_options() {
+  static EmulatorOptions options = options_of_environment();
+  return options;
+}
+std::string schedule_name() {
+  const EmulatorOptions& options = emulator_options();
+  return options.order == Order::forward ? "forward" : options.order == Order::reverse ? "reverse" : "seed " + std::to_string(options.seed);
+}
+std::uint64_t emulator_switches() {
+  return switches_of_ended_threads + (emulator::worker ? emulator::worker->switches : 0);
+}
+
+void fail_without_cuda(const char* launcher) {
+  throw Error(launcher, "this build has no CUDA", "devices simt", "configure with -DPATCHBAY_CUDA=ON (preset cuda)");
+}
+
+namespace emulator {
+namespace {
+
+std::string text_of(Dim d) { return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")"; }
+
+void require_shape(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call) {
+  const std::string where = "kernel " + kernel_name(call.function);
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64)
+    throw Error(where, "a block of " + text_of(block) + " threads", "1 to 1024 threads, at most 64 of them along z");
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
+    throw Error(where, "a grid of " + text_of(grid) + " blocks", "at least 1; at most 2^31 - 1 along x, 65535 along y and z");
+  if (shared_bytes > emulator_options().shared_bytes)
+    throw Error(where, std::to_string(shared_bytes) + " bytes of dynamic shared memory",
+                "at most " + std::to_string(emulator_options().shared_bytes));
+}
+
+Worker& worker_of_this_thread() {
+  static thread_local std::unique_ptr<Worker> own;
+  if (!own) {
+    own = std::make_unique<Worker>();
+    own->main = fibre_of_this_thread();
+    worker = own.get();
+  }
+  return *own;
+}
+
+}  // namespace
+
+void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call) {
+  require_shape(grid, block, shared_bytes, call);
+  const EmulatorOptions& options = emulator_options();
+  Launch launch;
+  launch.grid = {grid.x, grid.y, grid.z};
+  launch.block = {block.x, block.y, block.z};
+  launch.shared_bytes = shared_bytes;
+  launch.call = &call;
+  launch.blocks = std::size_t{grid.x} * grid.y * grid.z;
+  launch.together = static_cast<std::size_t>(std::max(1, options.resident_blocks));
+  if (call.checked) begin_checked_launch();
+  const DeviceMemory::Open access;
+  Worker& own = worker_of_this_thread();
+  if (own.launch) throw Error("kernel " + kernel_name(call.function), "a kernel launches a kernel", "launches from the host only");
+  {
+    // The checks of a launch are one OS thread's business.
+    const std::size_t extra = call.checked ? 0 : std::min<std::size_t>(static_cast<std::size_t>(options.os_threads), launch.blocks) - 1;
+    std::vector<std::jthread> team;
+    for (std::size_t i = 0; i < extra; ++i)
+      team.emplace_back([&launch] {
+        Worker& w = worker_of_this_thread();
+        run_blocks(w, launch);
+        switches_of_ended_threads += w.switches;
+      });
+    run_blocks(own, launch);
+  }
+  if (!launch.problem.empty()) throw Error(launch.where, launch.problem, {}, launch.remedy);
+}
+
+void refuse_clusters(const void* function, Dim cluster) {
+  throw Error("kernel " + kernel_name(function), "a launch in clusters of " + text_of(cluster) + " blocks is not emulated",
+              "grids without clusters", "write an sm_80 version of the kernel for the emulator, and keep this one to devices of sm_90");
+}
+
+}  // namespace emulator
+}  // namespace patchbay::gpu

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace patchbay::gpu::emulator {
+
+/// True for constants and variables of the program and its libraries (a kernel's __constant__ tables), and for threadIdx and its like.
+bool is_module_data(const void* address);
+
+}  // namespace patchbay::gpu::emulator
