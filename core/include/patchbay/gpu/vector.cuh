@@ -1,6 +1,8 @@
 /// @file vector.cuh
 /// Several values in one load or store: 4, 8 or 16 bytes, aligned to their size.
 #pragma once
+#include <cstring>
+
 #include "patchbay/gpu.h"
 
 namespace patchbay::gpu {
