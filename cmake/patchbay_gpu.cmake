@@ -32,10 +32,11 @@ function(patchbay_gpu_objects target)
     add_library(${target}_cuda OBJECT ${cuda_sources})
     target_include_directories(${target}_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} $<TARGET_PROPERTY:patchbay::core,INTERFACE_INCLUDE_DIRECTORIES>)
     target_compile_definitions(${target}_cuda PRIVATE PATCHBAY_GPU=cuda)
-    set_target_properties(${target}_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
+    set_target_properties(${target}_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON
       CUDA_VISIBILITY_PRESET hidden)
+    target_compile_options(${target}_cuda PRIVATE -lineinfo)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_cuda>)
-    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
+    target_link_libraries(${target} PRIVATE CUDA::cudart)
     target_compile_definitions(${target} PRIVATE PATCHBAY_CUDA)
   endif()
 endfunction()

@@ -24,7 +24,7 @@
 ///
 /// What differs from CUDA:
 ///   - shared memory: `PATCHBAY_SHARED(float, tile, [16][33]);` and, for the dynamic kind, `PATCHBAY_DYNAMIC_SHARED(float, buffer);`
-///     (a pointer); `__shared__` itself is refused by g++, where it would silently make a variable of each thread
+///     (a pointer), both aligned to 16 bytes; `__shared__` itself is refused by g++, where it would silently make a variable of each thread
 ///   - launches: `gpu::launch(grid, block, shared_bytes, stream, kernel, arguments...)` instead of <<<>>>
 ///   - async copies, tensor cores and other PTX: through gpu/async_copy.cuh, gpu/tensor_core.cuh
 /// All else (threadIdx, __syncthreads, __shfl_xor_sync, __ballot_sync, atomicAdd, __ldg, __half2float ...) is CUDA's.

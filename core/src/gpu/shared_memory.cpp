@@ -18,7 +18,8 @@ char* lay_down(Block& block, const void* key, const char* name, std::size_t byte
   if (block.shared_bytes > limit)
     fail("shared memory: " + std::to_string(block.shared_bytes) + " bytes with '" + name + "', more than the " + std::to_string(limit) +
          " of a block");
-  char* address = block.arena + ((block.arena_used + kSharedGap + 127) & ~std::size_t{127});
+  // Aligned to 16 bytes and to no more: a kernel that counts on more is found out.
+  char* address = block.arena + ((block.arena_used + kSharedGap + 31) & ~std::size_t{31}) + 16;
   block.arena_used = static_cast<std::size_t>(address - block.arena) + bytes;
   unpoison(address, bytes);
   std::memset(address, 0xFF, bytes);  // whatever was there: NaN in every float format
@@ -46,11 +47,10 @@ void release_shared_memory(Block& block) {
   block.arena = nullptr;
 }
 
-void* static_shared(const void* key, std::size_t bytes, std::size_t alignment, const char* name) {
+void* static_shared(const void* key, std::size_t bytes, const char* name) {
   Block& block = *worker->current->block;
   for (const auto& variable : block.variables)
     if (variable.key == key) return variable.address;
-  if (alignment > 128) fail("shared memory: '" + std::string(name) + "' wants to be aligned to " + std::to_string(alignment) + " bytes, more than 128");
   block.static_bytes += bytes;
   if (block.static_bytes > kStaticLimit)
     fail("shared memory: " + std::to_string(block.static_bytes) + " bytes of static variables with '" + name + "', and CUDA allows " +

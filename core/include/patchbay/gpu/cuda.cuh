@@ -3,7 +3,7 @@
 #pragma once
 #include "patchbay/gpu/host.h"
 
-#define PATCHBAY_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
+#define PATCHBAY_SHARED(T, name, ...) __shared__ __align__(16) T name __VA_ARGS__
 #define PATCHBAY_DYNAMIC_SHARED(T, name)                                                  \
   extern __shared__ __align__(16) unsigned char patchbay_dynamic_shared_[];               \
   T* const name = reinterpret_cast<T*>(patchbay_dynamic_shared_)

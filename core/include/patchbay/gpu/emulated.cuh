@@ -26,9 +26,10 @@ constexpr int warpSize = 32;
 
 #define PATCHBAY_SHARED(T, name, ...)                                        \
   typedef T name##_shared_type_ __VA_ARGS__;                                 \
+  static_assert(alignof(T) <= 16, "shared memory is aligned to 16 bytes");   \
   static constexpr char name##_key_ = 0;                                     \
   name##_shared_type_& name = *static_cast<name##_shared_type_*>(            \
-      ::patchbay::gpu::emulator::static_shared(&name##_key_, sizeof(name##_shared_type_), alignof(name##_shared_type_), #name))
+      ::patchbay::gpu::emulator::static_shared(&name##_key_, sizeof(name##_shared_type_), #name))
 #define PATCHBAY_DYNAMIC_SHARED(T, name) T* const name = static_cast<T*>(::patchbay::gpu::emulator::dynamic_shared())
 
 #define PATCHBAY_GPU_SITE ::patchbay::gpu::emulator::CallSite site = ::patchbay::gpu::emulator::CallSite::here()

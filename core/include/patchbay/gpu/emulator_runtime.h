@@ -30,7 +30,7 @@ PATCHBAY_API void launch(Dim grid, Dim block, std::size_t shared_bytes, Stream s
 
 /// Ends the launch with an Error that names kernel, block and thread.
 [[noreturn]] PATCHBAY_API void fail(const std::string& problem, const std::string& remedy = {});
-PATCHBAY_API void* static_shared(const void* key, std::size_t bytes, std::size_t alignment, const char* name);
+PATCHBAY_API void* static_shared(const void* key, std::size_t bytes, const char* name);
 PATCHBAY_API void* dynamic_shared();
 PATCHBAY_API void barrier(CallSite site);
 /// A barrier that also adds up every thread's value.
