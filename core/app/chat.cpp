@@ -12,7 +12,7 @@
 #include "commands.h"
 #include "common.h"
 #include "engine/model_spec.h"
-#include "experiment/files.h"
+#include "files.h"
 #include "idle_processors.h"
 #include "interrupt.h"
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiment/files.h"
+#include "files.h"
 #include "json_file.h"
 #include "model_file.h"
 

@@ -11,8 +11,8 @@
 
 #include "config.h"
 #include "engine/model_spec.h"
-#include "experiment/files.h"
 #include "experiment/sweep.h"
+#include "files.h"
 
 namespace patchbay::app {
 

@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "common.h"
 #include "config.h"
-#include "experiment/files.h"
+#include "files.h"
 #include "output_file.h"
 #include "plugin_template.h"
 #include "registry.h"

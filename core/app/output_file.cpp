@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "common.h"
-#include "experiment/files.h"
+#include "files.h"
 
 namespace patchbay::app {
 

@@ -7,7 +7,7 @@
 
 #include "commands.h"
 #include "common.h"
-#include "experiment/files.h"
+#include "files.h"
 #include "utf8.h"
 
 namespace patchbay::app {

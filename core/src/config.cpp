@@ -14,7 +14,7 @@
 #include <map>
 #include <sstream>
 
-#include "experiment/files.h"
+#include "files.h"
 #include "settings_reader.h"
 #include "yaml_check.h"
 

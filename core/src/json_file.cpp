@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "experiment/files.h"
+#include "files.h"
 #include "utf8.h"
 
 namespace patchbay {

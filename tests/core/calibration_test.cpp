@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiment/calibration_kernels.h"
-#include "experiment/files.h"
+#include "files.h"
 #include "support.h"
 #include "synthetic_records.h"
 

@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "config.h"
-#include "experiment/files.h"
 #include "experiment/record_set.h"
 #include "experiment/records.h"
 #include "experiment/report.h"
 #include "experiment/session_pool.h"
+#include "files.h"
 #include "session.h"
 #include "support.h"
 

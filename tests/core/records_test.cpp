@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "experiment/evaluation.h"
-#include "experiment/files.h"
 #include "experiment/sha256.h"
+#include "files.h"
 #include "support.h"
 
 using namespace patchbay;

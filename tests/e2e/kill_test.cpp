@@ -11,8 +11,8 @@
 #include <random>
 #include <thread>
 
-#include "experiment/files.h"
 #include "experiment/records.h"
+#include "files.h"
 #include "support.h"
 #include "synthetic_records.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <filesystem>
 
-#include "experiment/files.h"
+#include "files.h"
 #include "json_file.h"
 #include "model_file.h"
 #include "utf8.h"

@@ -14,7 +14,7 @@
 #include "convert/tokenizer_forms.h"
 #include "engine/architectures.h"
 #include "engine/model_spec_hf.h"
-#include "experiment/files.h"
+#include "files.h"
 #include "json_file.h"
 #include "writers/safetensors_writer.h"
 #include "tokenizer/readers.h"

@@ -7,8 +7,8 @@
 
 #include "experiment/calibration.h"
 #include "experiment/environment.h"
-#include "experiment/files.h"
 #include "experiment/sha256.h"
+#include "files.h"
 #include "resources.h"
 
 namespace patchbay {

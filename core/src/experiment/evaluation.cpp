@@ -7,9 +7,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "experiment/files.h"
 #include "experiment/sha256.h"
 #include "experiment/text_table.h"
+#include "files.h"
 #include "session.h"
 
 namespace patchbay {

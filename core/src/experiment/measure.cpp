@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "experiment/cpu_load.h"
-#include "experiment/files.h"
 #include "experiment/text_table.h"
+#include "files.h"
 #include "session_generation.h"
 #include "utf8.h"
 

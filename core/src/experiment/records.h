@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiment/files.h"
+#include "files.h"
 
 namespace patchbay {
 

@@ -10,7 +10,7 @@
 #include "experiment/score_files.h"
 
 #include "experiment/evaluation.h"
-#include "experiment/files.h"
+#include "files.h"
 
 namespace patchbay {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "experiment/files.h"
+#include "files.h"
 #include "resources.h"
 
 namespace patchbay {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiment/comparisons.h"
-#include "experiment/files.h"
+#include "files.h"
 
 namespace patchbay {
 namespace {

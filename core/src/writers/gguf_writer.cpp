@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "experiment/files.h"
+#include "files.h"
 #include "patchbay/error.h"
 #include "utf8.h"
 

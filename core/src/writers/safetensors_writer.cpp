@@ -7,7 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "experiment/files.h"
+#include "files.h"
 #include "patchbay/error.h"
 #include "safetensors_reader.h"
 

@@ -1,4 +1,4 @@
-#include "experiment/files.h"
+#include "files.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
