@@ -1,0 +1,92 @@
+// Products with weights of fp32, fp16 and bf16: every kernel of the ladder, emulated.
+#include "matmul_support.h"
+#include "support.h"
+
+namespace patchbay {
+PATCHBAY_GPU_LAUNCHER(void, fp32_matmul, (const MatmulArgs&, gpu::Stream))
+PATCHBAY_GPU_LAUNCHER(void, fp16_matmul, (const MatmulArgs&, gpu::Stream))
+PATCHBAY_GPU_LAUNCHER(void, bf16_matmul, (const MatmulArgs&, gpu::Stream))
+}  // namespace patchbay
+
+using namespace patchbay;
+using namespace patchbay::test;
+
+namespace {
+
+using Launch = void (*)(const MatmulArgs&, gpu::Stream);
+
+Launch launcher_of(DType type, gpu::World world = gpu::World::simt_checked) {
+  return gpu::pick(type == DType::f32   ? gpu_launchers::fp32_matmul
+                   : type == DType::f16 ? gpu_launchers::fp16_matmul
+                                        : gpu_launchers::bf16_matmul,
+                   world);
+}
+
+MatmulProblem problem(int tokens, int rows, int cols, DType x_type, DType w_type) {
+  MatmulProblem p(tokens, rows, cols, x_type);
+  p.w = normal_numbers(static_cast<std::size_t>(rows) * cols, 5);
+  for (float& v : p.w) v = rounded_to(w_type, v);
+  p.parts = {stored_as(w_type, p.w)};
+  return p;
+}
+
+constexpr MatmulKernel kKernels[] = {MatmulKernel::naive, MatmulKernel::tiled, MatmulKernel::vectorised, MatmulKernel::gemv,
+                                     MatmulKernel::tensor_core};
+constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
+
+}  // namespace
+
+TEST_CASE("every kernel equals fp64 on odd shapes, under eight schedules") {
+  for (MatmulKernel kernel : kKernels)
+    for (int tokens : {1, 3, 33})
+      gpu::for_each_schedule(8, [&] {
+        const MatmulProblem p = problem(tokens, 33, 72, DType::f16, DType::f16);
+        check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launcher_of(DType::f16)));
+      });
+}
+
+TEST_CASE("every pair of types, y in three") {
+  for (MatmulKernel kernel : kKernels)
+    for (DType w_type : kTypes)
+      for (DType x_type : {DType::f16, DType::bf16})
+        for (DType y_type : kTypes) {
+          const MatmulProblem p = problem(2, 21, 40, x_type, w_type);
+          check_matmul(p, kernel, y_type, run_matmul(p, kernel, y_type, launcher_of(w_type)));
+        }
+}
+
+TEST_CASE("more than one tile in each direction, and tails of one") {
+  for (MatmulKernel kernel : kKernels)
+    for (const auto& [tokens, rows, cols] : {std::array{17, 130, 136}, std::array{65, 65, 64}, std::array{2, 1, 8}}) {
+      const MatmulProblem p = problem(tokens, rows, cols, DType::bf16, DType::bf16);
+      check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launcher_of(DType::bf16)));
+    }
+}
+
+TEST_CASE("rows of any number of columns, where a kernel says so") {
+  for (int cols : {1, 7, 33}) {
+    const MatmulProblem p = problem(3, 5, cols, DType::f16, DType::f16);
+    for (MatmulKernel kernel : {MatmulKernel::naive, MatmulKernel::tiled, MatmulKernel::gemv})
+      check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launcher_of(DType::f16)));
+    for (MatmulKernel kernel : {MatmulKernel::vectorised, MatmulKernel::tensor_core})
+      CHECK_THROWS_WITH(run_matmul(p, kernel, DType::f32, launcher_of(DType::f16)), Catch::Contains("multiple of 8 columns") && Catch::Contains("5 x"));
+  }
+}
+
+TEST_CASE("a token's result does not depend on the tokens beside it") {
+  const MatmulProblem all = problem(33, 33, 136, DType::f16, DType::f16);
+  for (MatmulKernel kernel : kKernels) {
+    const auto together = run_matmul(all, kernel, DType::f32, launcher_of(DType::f16, gpu::World::simt));
+    for (int tokens : {1, 2, 16, 17}) {
+      const auto alone = run_matmul(all.first(tokens), kernel, DType::f32, launcher_of(DType::f16, gpu::World::simt));
+      CHECK(std::equal(alone.begin(), alone.end(), together.begin()));
+    }
+  }
+}
+
+TEST_CASE("an input of fp32 and the yardstick without a GPU are refused") {
+  const MatmulProblem p = problem(1, 8, 8, DType::f32, DType::f16);
+  CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::naive, DType::f32, launcher_of(DType::f16)), Catch::Contains("an input of type f32"));
+  const MatmulProblem q = problem(1, 8, 8, DType::f16, DType::f16);
+  CHECK_THROWS_WITH(run_matmul(q, MatmulKernel::cublas, DType::f32, launcher_of(DType::f16)), Catch::Contains("device cuda"));
+}
