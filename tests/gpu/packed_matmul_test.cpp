@@ -1,0 +1,164 @@
+// Products with packed weights, emulated: GGUF's blocks and integer groups. What the bytes mean is asked of the format's own decode().
+#include <map>
+
+#include "matmul_support.h"
+#include "support.h"
+#include "weight_support.h"
+#include "../../plugins/formats/int_grouped/int_grouped_gpu.h"
+
+#define PATCHBAY_EACH_BLOCK_FORMAT(apply) \
+  apply(q4_0) apply(q4_1) apply(q5_0) apply(q5_1) apply(q8_0) apply(q2_k) apply(q3_k) apply(q4_k) apply(q5_k) apply(q6_k) apply(q8_k) \
+      apply(iq4_nl) apply(iq4_xs)
+
+namespace patchbay {
+#define PATCHBAY_DECLARE(name) PATCHBAY_GPU_LAUNCHER(void, name##_matmul, (const MatmulArgs&, gpu::Stream))
+PATCHBAY_EACH_BLOCK_FORMAT(PATCHBAY_DECLARE)
+#undef PATCHBAY_DECLARE
+PATCHBAY_GPU_LAUNCHER(void, int_grouped_matmul, (const IntGroupedArgs&, gpu::Stream))
+}  // namespace patchbay
+
+using namespace patchbay;
+using namespace patchbay::test;
+
+namespace {
+
+using Launch = void (*)(const MatmulArgs&, gpu::Stream);
+
+std::map<std::string, Launch> block_launchers() {
+  std::map<std::string, Launch> all;
+#define PATCHBAY_ADD(name) all[#name] = gpu::pick(gpu_launchers::name##_matmul, gpu::World::simt_checked);
+  PATCHBAY_EACH_BLOCK_FORMAT(PATCHBAY_ADD)
+#undef PATCHBAY_ADD
+  return all;
+}
+
+constexpr MatmulKernel kKernels[] = {MatmulKernel::naive, MatmulKernel::gemv, MatmulKernel::tensor_core};
+
+Backend& host() {
+  static const auto cpu = make<Backend>({"cpu", nullptr});
+  return *cpu;
+}
+
+/// Normal weights with a few outliers, rounded to the format.
+MatmulProblem problem(const WeightFormat& format, int tokens, int rows, int cols, DType x_type) {
+  MatmulProblem p(tokens, rows, cols, x_type);
+  Matrix w = normal_matrix(rows, cols, 0.05f, 11, 0.01f), decoded(rows, cols);
+  for (int r = 0; r < rows; ++r) w.at(r, r * 7 % cols) = r % 2 ? 0.9f : -1.1f;
+  const PackedWeight packed = round_to_format(format, w, host().device(), decoded);
+  for (const TensorRef& part : packed.parts) {
+    const auto* data = static_cast<const std::byte*>(part.data);
+    std::int64_t bytes = bytes_of(part.dtype);
+    for (int i = 0; i < part.rank; ++i) bytes *= part.shape[i];
+    p.parts.emplace_back(data, data + bytes);
+  }
+  format.decode(packed, 0, decoded.view());
+  p.w = decoded.values;
+  return p;
+}
+
+struct Grouping { int bits, group_size, cols; bool symmetric; };
+
+std::shared_ptr<WeightFormat> int_grouped(const Grouping& g) {
+  return make<WeightFormat>(spec_of("int_grouped", {{"bits", std::to_string(g.bits)}, {"group_size", std::to_string(g.group_size)},
+                                                    {"symmetric", g.symmetric ? "true" : "false"}}));
+}
+auto int_launcher(const Grouping& g, gpu::World world = gpu::World::simt_checked) {
+  return [g, world](const MatmulArgs& args, gpu::Stream stream) {
+    gpu::pick(gpu_launchers::int_grouped_matmul, world)({args, g.bits, g.group_size}, stream);
+  };
+}
+
+}  // namespace
+
+TEST_CASE("blocks of every format: all kernels equal decode, then fp64") {
+  for (const auto& [name, launch] : block_launchers()) {
+    const auto format = make<WeightFormat>({name, nullptr});
+    const int cols = format->tile_columns(512) == 32 ? 96 : 512;
+    for (MatmulKernel kernel : kKernels)
+      for (int tokens : {1, 3, 17}) {
+        INFO(name);
+        const MatmulProblem p = problem(*format, tokens, 19, cols, tokens == 3 ? DType::bf16 : DType::f16);
+        check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launch));
+      }
+  }
+}
+
+TEST_CASE("blocks of random bytes: every code, scale and minimum") {
+  std::mt19937 random(3);
+  for (const auto& [name, launch] : block_launchers()) {
+    const auto format = make<WeightFormat>({name, nullptr});
+    const int cols = static_cast<int>(format->tile_columns(512)), rows = 64;
+    MatmulProblem p(1, rows, cols, DType::f16);
+    const PackedWeight packed = format->allocate("w", rows, cols, host().device());
+    auto* bytes = static_cast<std::byte*>(packed.parts[0].data);
+    const std::int64_t row_bytes = packed.parts[0].shape[1];
+    for (std::int64_t r = 0; r < rows; ++r) {
+      Matrix row(1, cols);
+      do {  // until the scales of this row are numbers
+        for (std::int64_t i = 0; i < row_bytes; ++i) bytes[r * row_bytes + i] = static_cast<std::byte>(random());
+        format->decode(packed, r, row.view());
+      } while (!std::all_of(row.values.begin(), row.values.end(), [](float v) { return std::fabs(v) < 1e30f; }));
+      p.w.insert(p.w.end(), row.values.begin(), row.values.end());
+    }
+    p.parts = {Bytes(bytes, bytes + rows * row_bytes)};
+    INFO(name);
+    for (MatmulKernel kernel : {MatmulKernel::naive, MatmulKernel::gemv})
+      check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launch));
+  }
+}
+
+TEST_CASE("blocks under eight schedules, one format of each kind") {
+  for (const char* name : {"q4_0", "q6_k"}) {
+    const auto format = make<WeightFormat>({name, nullptr});
+    const MatmulProblem p = problem(*format, 3, 9, 256, DType::f16);
+    for (MatmulKernel kernel : kKernels)
+      gpu::for_each_schedule(8, [&] { check_matmul(p, kernel, DType::f16, run_matmul(p, kernel, DType::f16, block_launchers().at(name))); });
+  }
+}
+
+TEST_CASE("integer groups of every width, with and without zero points") {
+  for (int bits : {2, 3, 4, 8})
+    for (bool symmetric : {false, true})
+      for (MatmulKernel kernel : kKernels) {
+        const Grouping g{bits, 48, 144, symmetric};
+        const MatmulProblem p = problem(*int_grouped(g), 3, 21, g.cols, DType::f16);
+        INFO(bits << " bits" << (symmetric ? ", symmetric" : ""));
+        check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, int_launcher(g)));
+      }
+}
+
+TEST_CASE("integer groups under eight schedules") {
+  const Grouping g{4, 32, 160, false};
+  for (MatmulKernel kernel : kKernels)
+    for (int tokens : {1, 2, 33})
+      gpu::for_each_schedule(8, [&] {
+        const MatmulProblem p = problem(*int_grouped(g), tokens, 33, g.cols, DType::bf16);
+        check_matmul(p, kernel, DType::bf16, run_matmul(p, kernel, DType::bf16, int_launcher(g)));
+      });
+}
+
+TEST_CASE("integer groups that are no multiple of 16, and a whole row: the naive kernel takes all, the others say what they need") {
+  for (const Grouping& g : {Grouping{3, 5, 35, false}, Grouping{4, 7, 21, true}, Grouping{2, 33, 33, false}, Grouping{8, 1, 9, false}}) {
+    const MatmulProblem p = problem(*int_grouped(g), 2, 7, g.cols, DType::f16);
+    check_matmul(p, MatmulKernel::naive, DType::f32, run_matmul(p, MatmulKernel::naive, DType::f32, int_launcher(g)));
+    CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::gemv, DType::f32, int_launcher(g)), Catch::Contains("these groups have " + std::to_string(g.group_size)));
+  }
+}
+
+TEST_CASE("a token's result does not depend on the tokens beside it: packed weights") {
+  const Grouping g{4, 32, 160, false};
+  const MatmulProblem all = problem(*int_grouped(g), 33, 33, g.cols, DType::f16);
+  for (MatmulKernel kernel : kKernels) {
+    const auto together = run_matmul(all, kernel, DType::f32, int_launcher(g, gpu::World::simt));
+    for (int tokens : {1, 2, 16, 17}) {
+      const auto alone = run_matmul(all.first(tokens), kernel, DType::f32, int_launcher(g, gpu::World::simt));
+      CHECK(std::equal(alone.begin(), alone.end(), together.begin()));
+    }
+  }
+}
+
+TEST_CASE("packed weights have no tiled kernel") {
+  const auto format = make<WeightFormat>({"q8_0", nullptr});
+  const MatmulProblem p = problem(*format, 1, 3, 32, DType::f16);
+  CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::tiled, DType::f32, block_launchers().at("q8_0")), Catch::Contains("naive, gemv, tensor_core"));
+}
