@@ -1,12 +1,17 @@
 // The input of matrix products, rounded once per reset however many products read it.
 #include "patchbay/activation.h"
 
+#include <algorithm>
+
 namespace patchbay {
 
 void Activation::reset(TensorRef x) {
-  x.as<const float, 2>();  // refuses another type or rank here rather than in a kernel
+  // Refused here rather than in a kernel.
+  const bool numbers = x.dtype == DType::f32 || x.dtype == DType::f16 || x.dtype == DType::bf16;
+  if (x.rank != 2 || !numbers || (x.device == 0 && x.dtype != DType::f32)) x.as<const float, 2>();
   input_ = x;
   quantized_ = rounded_ = false;
+  for (Form& form : forms_) form.made = false;
 }
 
 const Q8Rows& Activation::q8() {
@@ -18,7 +23,7 @@ const Q8Rows& Activation::q8() {
   codes_.resize(q8_.rows * q8_.blocks * Q8Rows::kBlock);
   scales_.resize(q8_.rows * q8_.blocks);
   sums_.resize(q8_.rows * q8_.blocks);
-  ops_.quantize_q8(input_, codes_.data(), scales_.data(), sums_.data());
+  ops_.host().quantize_q8(input_, codes_.data(), scales_.data(), sums_.data());
   q8_.codes = codes_.data();
   q8_.scales = scales_.data();
   q8_.sums = sums_.data();
@@ -40,6 +45,16 @@ TensorRef Activation::values() {
     rounded_ = true;
   }
   return View<const float, 2>(values_.data(), {rounded.rows, rounded.cols});
+}
+
+std::byte* Activation::form(std::string_view name, std::int64_t bytes, FunctionRef<void(TensorRef x, std::byte* out)> make) {
+  auto form = std::find_if(forms_.begin(), forms_.end(), [&](const Form& each) { return each.name == name; });
+  if (form == forms_.end()) form = forms_.insert(form, Form{std::string(name), {}, false});
+  if (form->made) return form->memory.data();
+  if (form->memory.size() < bytes) form->memory = ops_.device().allocate(bytes);
+  make(input_, form->memory.data());
+  form->made = true;
+  return form->memory.data();
 }
 
 }  // namespace patchbay

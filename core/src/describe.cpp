@@ -1,4 +1,6 @@
 // What a plugin's parameters are (describe) and what they come to under given settings (effective): two more visitors.
+#include <algorithm>
+
 #include "patchbay/plugin.h"
 #include "registry.h"
 #include "settings_reader.h"
@@ -66,7 +68,8 @@ class EffectiveReader : public SettingsReader {
  public:
   Settings result;
 
-  EffectiveReader(const Settings* settings, const PluginTable& table) : SettingsReader(settings, table.name), table_(table) {
+  EffectiveReader(const Settings* settings, const PluginTable& table, std::string_view backend)
+      : SettingsReader(settings, table.name), table_(table), backend_(backend) {
     result.kind = Settings::Kind::map;
     add("type", text_settings(table.name));
   }
@@ -94,25 +97,28 @@ class EffectiveReader : public SettingsReader {
     SettingsReader::choice(name, value, allowed, doc);
     add(name, plain_settings(std::to_string(value)));
   }
-  /// An open choice becomes the kernel it comes to on this machine.
+  /// An open choice becomes the kernel it comes to on this machine. Where the backend has none, host code does the work.
   void kernel(const char* name, KernelChoice& value, std::span<const KernelInfo> kernels, Doc doc) override {
     SettingsReader::kernel(name, value, kernels, doc);
+    const bool has = std::ranges::find(kernels, backend_, &KernelInfo::backend) != kernels.end();
+    const std::string_view backend = has ? backend_ : "cpu";
     Settings phases;
     phases.kind = Settings::Kind::map;
     for (const auto& [phase, asked] : {std::pair{"prefill", value.prefill}, std::pair{"decode", value.decode}}) {
-      phases.entries.emplace_back(phase, text_settings(std::string(pick_kernel(asked, kernels, table_.name, phase).name)));
+      phases.entries.emplace_back(phase, text_settings(std::string(pick_kernel(asked, kernels, table_.name, phase, backend).name)));
     }
     const bool same = phases.entries[0].second.text == phases.entries[1].second.text;
     add(name, same ? phases.entries[0].second : phases);
   }
   void plugin(const char* name, PluginSpec& value, std::string_view kind, Doc doc) override {
     SettingsReader::plugin(name, value, kind, doc);
-    add(name, Registry::instance().effective(kind, value));
+    add(name, Registry::instance().effective(kind, value, backend_));
   }
 
  private:
   void add(const char* name, Settings value) { result.entries.emplace_back(name, std::move(value)); }
   const PluginTable& table_;
+  std::string_view backend_;
 };
 
 }  // namespace
@@ -123,11 +129,11 @@ std::vector<ParamInfo> Registry::describe(const PluginTable& table) const {
   return std::move(describer.params);
 }
 
-Settings Registry::effective(std::string_view kind, const PluginSpec& spec) {
+Settings Registry::effective(std::string_view kind, const PluginSpec& spec, std::string_view backend) {
   const Settings* settings = spec.settings.get();
   try {
     const PluginTable& table = find(kind, spec.type);
-    EffectiveReader reader(settings, table);
+    EffectiveReader reader(settings, table, backend);
     if (settings != nullptr) {  // a misspelt key first: what it leaves at its default may break a rule between parameters
       std::vector<std::string> names;
       for (const ParamInfo& param : describe(table)) names.push_back(param.name);

@@ -33,6 +33,8 @@ std::string_view name_of(DType type) {
     case DType::i8: return "i8";
     case DType::u8: return "u8";
     case DType::i32: return "i32";
+    case DType::f8_e4m3: return "f8_e4m3";
+    case DType::f8_e5m2: return "f8_e5m2";
   }
   return "unknown";
 }

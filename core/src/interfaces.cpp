@@ -14,7 +14,9 @@
 
 namespace patchbay {
 
+Graph::~Graph() = default;
 Device::~Device() = default;
+HostProducts::~HostProducts() = default;
 Ops::~Ops() = default;
 AffineWeight::~AffineWeight() = default;
 Backend::~Backend() = default;
@@ -33,6 +35,27 @@ Decoder::~Decoder() = default;
 Drafter::~Drafter() = default;
 LogitsProcessor::~LogitsProcessor() = default;
 Fields::~Fields() = default;
+
+std::unique_ptr<Graph> Device::capture(FunctionRef<void()> body) {
+  body();
+  return nullptr;
+}
+
+// Faults of the engine, but for prepare(): what runs on which device is settled before the first step.
+HostProducts& Ops::host() { throw Error("operations " + std::string(kernel()), "a GPU multiplies no weights of the host"); }
+void Ops::write_kv(TensorRef, TensorRef, const GpuStep&, int) {
+  throw Error("operations " + std::string(kernel()), "the host's caches are written by their stores");
+}
+KvSlabs KvStore::slabs(SeqId) {
+  throw Error("kv_store", "this store's tokens do not lie in slabs, which the kernels of a GPU need", "contiguous, paged",
+              "take one of these, or device cpu");
+}
+void Attention::prepare(Device& device) {
+  if (!device.is_host()) throw Error("attention", "it has no kernel for a GPU", "device cpu");
+}
+void Attention::run_on_gpu(const AttentionSpec&, const GpuStep&, int, TensorRef, TensorRef, Device&) {
+  throw Error("attention", "it has no kernel for a GPU");
+}
 
 std::vector<Draft> Decoder::propose(std::span<Sequence* const> sequences, ModelRunner&) {
   return std::vector<Draft>(sequences.size());

@@ -69,6 +69,33 @@ void KvSlab::move(const std::byte* from_slab, std::int64_t from, std::byte* to_s
   }
 }
 
+void KvSlab::move(const std::byte* from_slab, std::int64_t from, std::byte* to_slab, std::int64_t to, std::int64_t count,
+                  Device& device) const {
+  if (device.is_host()) {
+    for (std::int64_t t = 0; t < count; ++t) move(from_slab, from + t, to_slab, to + t);
+    return;
+  }
+  // `count` tokens of every head, `bytes` each, of the array that begins at `first`.
+  const auto part = [&](const std::byte* slab, std::int64_t first, std::int64_t token, std::int64_t bytes) {
+    TensorRef rows = View<const std::uint8_t, 2>(reinterpret_cast<const std::uint8_t*>(slab) + first + token * bytes,
+                                                 {kv_heads_, count * bytes}, {tokens_ * bytes, 1});
+    rows.device = 1;
+    return rows;
+  };
+  const auto copy = [&](std::int64_t first, std::int64_t bytes) {
+    if (bytes > 0) device.copy(part(from_slab, first, from, bytes), part(to_slab, first, to, bytes));
+  };
+  copy(0, row_bytes_);
+  copy(rows_bytes_, row_bytes_);
+  copy(2 * rows_bytes_, scale_bytes_);
+  copy(2 * rows_bytes_ + scales_bytes_, scale_bytes_);
+}
+
+KvSlabShape KvSlab::shape() const {
+  return {format_->layout(), tokens_, bytes(), row_bytes_, tokens_ * row_bytes_, rows_bytes_, 2 * rows_bytes_,
+          2 * rows_bytes_ + scales_bytes_};
+}
+
 KvSegment KvSlab::segment(const std::byte* slab, std::int64_t first, std::int64_t count) const {
   KvSegment segment;
   segment.first = first;
@@ -123,6 +150,39 @@ void gather(const KvView& view, const KvFormat& format, View<float, 3> k, View<f
         format.decode(segment.v + row, v_scale, v[segment.first + t][g]);
       }
     }
+  }
+}
+
+void gather(const KvView& view, const KvFormat& format, View<float, 3> k, View<float, 3> v, Device& device) {
+  if (device.is_host()) return gather(view, format, k, v);
+  const std::int64_t heads = k.shape[1];
+  std::vector<std::byte> memory;
+  const auto fetch = [&](const void* from, std::int64_t stride, std::int64_t bytes, std::byte* to) {
+    TensorRef rows = View<const std::uint8_t, 2>(static_cast<const std::uint8_t*>(from), {heads, bytes}, {stride, 1});
+    rows.device = 1;
+    device.copy(rows, View<std::uint8_t, 2>(reinterpret_cast<std::uint8_t*>(to), {heads, bytes}));
+  };
+  for (const KvSegment& segment : view.segments) {  // into the same shape on the host, heads close together
+    const std::int64_t rows = segment.count * segment.token_stride, scales = segment.count * bytes_of(DType::f16);
+    memory.resize(static_cast<std::size_t>(2 * heads * (rows + scales)));
+    KvSegment here = segment;
+    std::byte* const k_rows = memory.data();
+    std::byte* const v_rows = k_rows + heads * rows;
+    std::byte* const k_scales = v_rows + heads * rows;
+    std::byte* const v_scales = k_scales + heads * scales;
+    fetch(segment.k, segment.head_stride, rows, k_rows);
+    fetch(segment.v, segment.head_stride, rows, v_rows);
+    here.k = k_rows;
+    here.v = v_rows;
+    here.head_stride = rows;
+    if (segment.k_scales) {
+      fetch(segment.k_scales, segment.scale_head_stride * bytes_of(DType::f16), scales, k_scales);
+      fetch(segment.v_scales, segment.scale_head_stride * bytes_of(DType::f16), scales, v_scales);
+      here.k_scales = reinterpret_cast<const Half*>(k_scales);
+      here.v_scales = reinterpret_cast<const Half*>(v_scales);
+      here.scale_head_stride = segment.count;
+    }
+    gather({view.layout, std::span<const KvSegment>(&here, 1), view.length}, format, k, v);
   }
 }
 

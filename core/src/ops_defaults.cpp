@@ -24,16 +24,43 @@ void convert_rows(const TensorRef& w, std::int64_t first_row, View<float, 2> out
   }
 }
 
+void convert_rows(const TensorRef& w, std::int64_t first_row, View<float, 2> out, const char* operation) {
+  if (w.dtype == DType::f16) return convert_rows<Half>(w, first_row, out);
+  if (w.dtype == DType::bf16) return convert_rows<BFloat16>(w, first_row, out);
+  if (w.dtype == DType::f32 && out.strides[1] == 1) {
+    const std::int64_t bytes = out.shape[1] * bytes_of(DType::f32);
+    for (std::int64_t r = 0; r < out.shape[0]; ++r) {
+      const auto* row = static_cast<const std::byte*>(w.data) + (first_row + r) * w.strides[0] * bytes_of(DType::f32);
+      std::memcpy(&out(r, 0), row, static_cast<std::size_t>(bytes));
+    }
+    return;
+  }
+  if (w.dtype == DType::f32) return convert_rows<float>(w, first_row, out);
+  throw Error(operation, "rows of another type", "f32, f16, bf16");
+}
+
 }  // namespace
 
 void Ops::matmul_stored(TensorRef x, TensorRef w, TensorRef y) {
-  const auto rows = [&w](std::int64_t first_row, View<float, 2> out) {
-    if (w.dtype == DType::f16) return convert_rows<Half>(w, first_row, out);
-    if (w.dtype == DType::bf16) return convert_rows<BFloat16>(w, first_row, out);
-    if (w.dtype == DType::f32) return convert_rows<float>(w, first_row, out);
-    throw Error("matmul_stored", "a weight of another type", "f32, f16, bf16");
-  };
-  matmul_decoded(x, w.shape[0], rows, y);
+  const auto rows = [&w](std::int64_t first_row, View<float, 2> out) { convert_rows(w, first_row, out, "matmul_stored"); };
+  host().matmul_decoded(x, w.shape[0], rows, y);
+}
+
+void Ops::take_rows(TensorRef table, TensorRef ids, TensorRef out) {
+  const auto chosen = ids.as<const std::int32_t, 1>();
+  const auto rows = out.as<float, 2>();
+  for (std::int64_t t = 0; t < rows.shape[0]; ++t) convert_rows(table, chosen[t], rows.rows(t, t + 1), "take_rows");
+}
+
+void Ops::add_rows(TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows) {
+  const auto target = x.as<float, 2>();
+  const auto added = rows.as<const float, 2>();
+  const auto chosen = ids.as<const std::int32_t, 1>();
+  const auto times = factors.as<const float, 1>();
+  for (std::int64_t t = 0; t < added.shape[0]; ++t) {
+    const auto row = target[chosen[t]];
+    for (std::int64_t c = 0; c < added.shape[1]; ++c) row[c] += times[t] * added(t, c);
+  }
 }
 
 void Ops::layer_norm(TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out) {

@@ -101,11 +101,16 @@ KernelChoice read_kernel(const Settings& value, std::span<const KernelInfo> kern
 }
 
 const KernelInfo& pick_kernel(std::string_view asked, std::span<const KernelInfo> kernels, std::string_view technique,
-                              std::string_view phase) {
+                              std::string_view phase, std::string_view backend) {
   if (phase == "both") phase = "";
-  if (!asked.empty()) return find_kernel(asked, kernels, std::string(technique), phase);
+  if (!asked.empty()) {
+    const KernelInfo& kernel = find_kernel(asked, kernels, std::string(technique), phase);
+    if (kernel.backend == backend) return kernel;
+    throw Error(std::string(technique), "kernel " + std::string(asked) + " is of backend " + std::string(kernel.backend) +
+                                            ", and what is to run is of backend " + std::string(backend), kernel_list(kernels, phase));
+  }
   for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) {
-    if (serves(*kernel, phase) && is_available(*kernel)) return *kernel;
+    if (kernel->backend == backend && serves(*kernel, phase) && is_available(*kernel)) return *kernel;
   }
   throw Error(std::string(technique), "no kernel runs on this machine", kernel_list(kernels, phase));
 }

@@ -41,7 +41,8 @@ class PATCHBAY_API Registry {
   std::vector<ParamInfo> describe(const PluginTable& table) const;
   /// Reads settings against the plugin's parameters without creating anything; returns every value in effect (type included,
   /// nested plugins expanded). @throws Error as read_settings.
-  Settings effective(std::string_view kind, const PluginSpec& spec);
+  /// Kernels left open become what they come to on `backend` ("cuda" for GPUs and the emulator).
+  Settings effective(std::string_view kind, const PluginSpec& spec, std::string_view backend = "cpu");
   /// "kind/name", "singular/name" or a bare name that is unique. @throws Error naming the candidates.
   const PluginTable& resolve(std::string_view reference);
 

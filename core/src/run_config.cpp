@@ -134,22 +134,26 @@ void read_processors(const Settings& given, RunConfig& config) {
   for (const Settings& item : given.items) config.processors.push_back(plugin_spec(item, "processors"));
 }
 
+/// Whose kernels run on a device: the emulator's are those of cuda.
+std::string_view kernels_of(const std::string& device) { return device == "simt" ? "cuda" : std::string_view(device); }
+
 /// The rule as settings, every parameter in effect.
-Settings rule_settings(const WeightRule& rule) {
+Settings rule_settings(const WeightRule& rule, std::string_view backend) {
   Settings map;
   map.kind = Settings::Kind::map;
   if (!rule.match.empty()) map.entries.emplace_back("match", text_settings(rule.match));
   map.entries.emplace_back("quantizer", Registry::instance().effective("quantizers", rule.quantizer));
-  if (!rule.format.type.empty()) map.entries.emplace_back("format", Registry::instance().effective("formats", rule.format));
+  if (!rule.format.type.empty()) map.entries.emplace_back("format", Registry::instance().effective("formats", rule.format, backend));
   return map;
 }
 
 Settings weights_settings(const RunConfig& config) {
-  Settings map = rule_settings(config.weights);
+  const std::string_view backend = kernels_of(config.device);
+  Settings map = rule_settings(config.weights, backend);
   if (!config.rules.empty()) {
     Settings rules;
     rules.kind = Settings::Kind::list;
-    for (const WeightRule& rule : config.rules) rules.items.push_back(rule_settings(rule));
+    for (const WeightRule& rule : config.rules) rules.items.push_back(rule_settings(rule, backend));
     map.entries.emplace_back("rules", rules);
   }
   map.entries.emplace_back("targets", text_settings(config.quantize_all ? "all" : "blocks"));
@@ -183,16 +187,17 @@ RunConfig read_run_config(const Settings& base) {
 
 Settings effective_settings(const RunConfig& config) {
   Registry& registry = Registry::instance();
+  const std::string_view backend = kernels_of(config.device);
   Settings map, processors;
   map.kind = Settings::Kind::map;
   processors.kind = Settings::Kind::list;
   for (const PluginSpec& spec : config.processors) processors.items.push_back(registry.effective("processors", spec));
   map.entries = {
       {"device", text_settings(config.device)},
-      {"backend", registry.effective("backends", config.backend)},
+      {"backend", registry.effective("backends", config.backend, backend)},
       {"weights", weights_settings(config)},
-      {"attention", registry.effective("attention", config.attention)},
-      {"kv_store", registry.effective("kv_stores", config.kv_store)},
+      {"attention", registry.effective("attention", config.attention, backend)},
+      {"kv_store", registry.effective("kv_stores", config.kv_store, backend)},
       {"kv_retention", registry.effective("kv_retention", config.kv_retention)},
       {"kv_prefix", registry.effective("kv_prefix", config.kv_prefix)},
       {"decoder", registry.effective("decoders", config.decoder)},

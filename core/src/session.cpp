@@ -40,16 +40,32 @@ std::int64_t room(const ModelFile& file, const ModelSpec& spec, const SessionOpt
   return options.max_tokens > 0 ? options.max_tokens : std::min(spec.context, kDefaultMaxTokens);
 }
 
+std::shared_ptr<Backend> host_of(const std::shared_ptr<Backend>& backend, int threads) {
+  return backend->device().is_host() ? backend : make<Backend>(with_threads({"cpu", nullptr}, threads));
+}
+
+std::shared_ptr<Attention> prepared_attention(const RunConfig& config, Device& device) {
+  auto attention = make<Attention>(config.attention);
+  try {
+    attention->prepare(device);
+  } catch (const Error& error) {
+    throw error.at(config.attention.type + " on device " + config.device);
+  }
+  return attention;
+}
+
 }  // namespace
 
 struct Session::Impl {
   Impl(std::shared_ptr<const ModelFile> model, const RunConfig& run, const SessionOptions& options)
       : file(std::move(model)), config(run), spec(read_model_spec(*file)), max_tokens(room(*file, spec, options)),
         tokenizer(make_tokenizer(*file)), backend(make<Backend>(with_threads(config.backend, config.threads))),
-        attention(make<Attention>(config.attention)), store(make<KvStore>(config.kv_store)),
-        retention(make<KvRetention>(config.kv_retention)), prefix(make<KvPrefix>(config.kv_prefix)),
-        weights(load_weights(file, spec, config, backend->ops())),
-        transformer(spec, weights, backend->ops(), *attention, *store, config.activations),
+        host(host_of(backend, config.threads)), attention(prepared_attention(config, backend->device())),
+        store(make<KvStore>(config.kv_store)), retention(make<KvRetention>(config.kv_retention)),
+        prefix(make<KvPrefix>(config.kv_prefix)), placement{&host->ops(), &backend->ops(), 0},
+        weights(load_weights(file, spec, config, placement)),
+        transformer(spec, weights, std::vector{StageParts{0, spec.layers, &backend->ops(), attention.get(), store.get()}}, max_tokens,
+                    config.activations),
         runner(spec, transformer, *store, options.max_sequences, max_tokens) {
     fit_to_length(spec, max_tokens);
     store->configure(kv_spec(spec, max_tokens, options.max_sequences), backend->device());
@@ -60,11 +76,12 @@ struct Session::Impl {
   ModelSpec spec;
   std::int64_t max_tokens;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::shared_ptr<Backend> backend;
+  std::shared_ptr<Backend> backend, host;  ///< host: what decodes and quantises weights; the backend itself where it is the host's
   std::shared_ptr<Attention> attention;
   std::shared_ptr<KvStore> store;
   std::shared_ptr<KvRetention> retention;
   std::shared_ptr<KvPrefix> prefix;
+  Placement placement;
   ModelWeights weights;
   Transformer transformer;
   EngineRunner runner;
@@ -112,8 +129,9 @@ void check_run(const ModelFile& file, const RunConfig& config, const SessionOpti
   const ModelSpec spec = read_model_spec(file);
   room(file, spec, options);  // refuses what is longer than the context
   check_weights(file, WeightPlan(file, spec, config));
-  make<Attention>(config.attention);  // says which kernels this machine lacks
-  make<Backend>(with_threads(config.backend, config.threads));
+  // These say what this machine lacks.
+  const auto backend = make<Backend>(with_threads(config.backend, config.threads));
+  prepared_attention(config, backend->device());
 }
 
 }  // namespace patchbay

@@ -1,7 +1,10 @@
 // What every weight format inherits: sizes, owned parts, and the two ways to multiply.
 #include "patchbay/weight_format.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "device_rows.h"
 
 namespace patchbay {
 namespace {
@@ -22,8 +25,8 @@ class DecodeThenMultiply final : public LinearKernel {
 
   void run(Activation& x, TensorRef y) override {
     expect_columns(format_.label(), w_.cols, x.cols());
-    ops_.matmul_decoded(x.values(), w_.rows,
-                        [this](std::int64_t first_row, View<float, 2> out) { format_.decode(w_, first_row, out); }, y);
+    ops_.host().matmul_decoded(x.values(), w_.rows,
+                               [this](std::int64_t first_row, View<float, 2> out) { format_.decode(w_, first_row, out); }, y);
   }
   std::string path() const override { return format_.label() + ":decode/" + std::string(ops_.kernel()); }
 
@@ -35,17 +38,19 @@ class DecodeThenMultiply final : public LinearKernel {
 
 class MultiplyAsStored final : public LinearKernel {
  public:
-  MultiplyAsStored(std::string label, const PackedWeight& w, TensorRef part, Ops& ops)
-      : label_(std::move(label)), w_(w), part_(part), ops_(ops) {}
+  /// how: what stands between the label and the kernel set in path().
+  MultiplyAsStored(std::string label, std::string how, const PackedWeight& w, TensorRef part, Ops& ops)
+      : label_(std::move(label)), how_(std::move(how)), w_(w), part_(part), ops_(ops) {}
 
   void run(Activation& x, TensorRef y) override {
     expect_columns(label_, w_.cols, x.cols());
     ops_.matmul_stored(x.values(), part_, y);
   }
-  std::string path() const override { return label_ + ":direct/" + std::string(ops_.kernel()); }
+  std::string path() const override { return label_ + how_ + std::string(ops_.kernel()); }
+  TensorRef plain() const override { return ops_.device().is_host() ? TensorRef() : part_; }
 
  private:
-  std::string label_;
+  std::string label_, how_;
   PackedWeight w_;  // a copy: it shares the bytes
   TensorRef part_;
   Ops& ops_;
@@ -54,11 +59,11 @@ class MultiplyAsStored final : public LinearKernel {
 class IntegerProducts final : public LinearKernel {
  public:
   IntegerProducts(std::string label, const AffineSource& source, Ops& ops)
-      : label_(std::move(label)), cols_(source.cols), weight_(ops.prepare_affine(source)), ops_(ops) {}
+      : label_(std::move(label)), cols_(source.cols), weight_(ops.host().prepare_affine(source)), ops_(ops) {}
 
   void run(Activation& x, TensorRef y) override {
     expect_columns(label_, cols_, x.cols());
-    ops_.matmul_affine(x.q8(), *weight_, y);
+    ops_.host().matmul_affine(x.q8(), *weight_, y);
   }
   std::string path() const override { return label_ + ":integer/" + std::string(ops_.kernel()); }
 
@@ -120,12 +125,56 @@ PackedWeight WeightFormat::allocate(std::string name, std::int64_t rows, std::in
   return out;
 }
 
+PackedWeight upload(const PackedWeight& w, Device& device) {
+  const auto bytes_in = [](const TensorRef& part) { return part.size() * bytes_of(part.dtype); };
+  std::int64_t total = 0;
+  for (const TensorRef& part : w.parts) total += aligned(bytes_in(part));
+  const auto buffer = std::make_shared<const Buffer>(device.allocate(total));
+  PackedWeight out{w.name, w.rows, w.cols, {}, buffer};
+  std::int64_t offset = 0;
+  for (const TensorRef& part : w.parts) {
+    TensorRef there = part;
+    there.data = buffer->data() + offset;
+    there.device = buffer->device();
+    const auto as_bytes = [&](const TensorRef& tensor) {
+      TensorRef bytes = tensor;
+      bytes.dtype = DType::u8;
+      return bytes.reshaped({bytes_in(tensor)});
+    };
+    device.copy(as_bytes(part), as_bytes(there));
+    out.parts.push_back(there);
+    offset += aligned(bytes_in(part));
+  }
+  return out;
+}
+
+namespace {
+
+/// All of w in the type that the device computes in.
+std::unique_ptr<LinearKernel> decode_and_upload(const WeightFormat& format, const PackedWeight& w, Ops& ops) {
+  Device& device = ops.device();
+  const auto buffer = std::make_shared<const Buffer>(device.allocate(w.rows * w.cols * bytes_of(device.activations())));
+  const TensorRef all = buffer->tensor(device.activations(), {w.rows, w.cols});
+  constexpr std::int64_t kRows = 256;  // at a time
+  std::vector<float> values(static_cast<std::size_t>(kRows * w.cols));
+  for (std::int64_t first = 0; first < w.rows; first += kRows) {
+    const View<float, 2> rows(values.data(), {std::min(kRows, w.rows - first), w.cols});
+    format.decode(w, first, rows);
+    write_rows(rows, all.rows(first, first + rows.shape[0]), device);
+  }
+  const std::string how = ":decoded to " + std::string(name_of(all.dtype)) + "/";
+  return std::make_unique<MultiplyAsStored>(format.label(), how, PackedWeight{w.name, w.rows, w.cols, {all}, buffer}, all, ops);
+}
+
+}  // namespace
+
 std::unique_ptr<LinearKernel> decode_then_multiply(const WeightFormat& format, const PackedWeight& w, Ops& ops) {
+  if (!ops.device().is_host()) return decode_and_upload(format, w, ops);
   return std::make_unique<DecodeThenMultiply>(format, w, ops);
 }
 
 std::unique_ptr<LinearKernel> multiply_as_stored(std::string label, const PackedWeight& w, TensorRef part, Ops& ops) {
-  return std::make_unique<MultiplyAsStored>(std::move(label), w, part, ops);
+  return std::make_unique<MultiplyAsStored>(std::move(label), ":direct/", w, part, ops);
 }
 
 std::unique_ptr<LinearKernel> integer_kernel(std::string label, const AffineSource& source, Ops& ops) {

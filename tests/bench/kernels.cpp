@@ -79,7 +79,7 @@ void affine(Ops& ops, const Shape& shape, double seconds) {
   std::vector<std::unique_ptr<AffineWeight>> copies;
   std::int64_t bytes = 0;
   while (bytes < 96 << 20) {
-    copies.push_back(ops.prepare_affine(Source(shape.rows, shape.cols, shape.bits)));
+    copies.push_back(ops.host().prepare_affine(Source(shape.rows, shape.cols, shape.bits)));
     bytes += copies.back()->bytes();
   }
   for (const std::int64_t tokens : {1, 5, 512}) {
@@ -89,10 +89,10 @@ void affine(Ops& ops, const Shape& shape, double seconds) {
     std::vector<std::int8_t> codes(x.size());
     std::vector<float> scales(x.size() / 32);
     std::vector<std::int32_t> sums(scales.size());
-    ops.quantize_q8(x, codes.data(), scales.data(), sums.data());
+    ops.host().quantize_q8(x, codes.data(), scales.data(), sums.data());
     const Q8Rows q = {tokens, shape.cols, shape.cols / 32, codes.data(), scales.data(), sums.data()};
     const double best = best_seconds(seconds, [&](std::int64_t i) {
-      ops.matmul_affine(q, *copies[i % copies.size()], y);
+      ops.host().matmul_affine(q, *copies[i % copies.size()], y);
     });
     fmt::print("{:>6} x {:<5} {:>2} bit  T {:>3}  {:9.1f} us  {:6.1f} GB/s  {:7.1f} Gop/s\n", shape.rows, shape.cols, shape.bits,
                tokens, best * 1e6, static_cast<double>(copies[0]->bytes()) / best * 1e-9,
@@ -107,7 +107,7 @@ void fp32(Ops& ops, const Shape& shape, double seconds) {
     Buffer inputs, outputs;
     const auto x = filled(ops.device(), inputs, tokens, shape.cols), y = filled(ops.device(), outputs, tokens, shape.rows);
     const double best = best_seconds(seconds, [&](std::int64_t) {
-      ops.matmul_decoded(x, shape.rows, [&](std::int64_t first, View<float, 2> out) {
+      ops.host().matmul_decoded(x, shape.rows, [&](std::int64_t first, View<float, 2> out) {
         std::memcpy(out.data, w.data() + first * shape.cols, out.size() * sizeof(float));
       }, y);
     });
@@ -120,7 +120,7 @@ void fp32(Ops& ops, const Shape& shape, double seconds) {
 
 void elementwise(Ops& ops, double seconds) {
   constexpr std::int64_t kCols = 576, kHidden = 1536;
-  std::vector<float> weight(kCols, 1.0f), frequencies(32, 0.1f);
+  std::vector<float> weight(kCols, 1.0f), angles(8 * 64, 0.1f);
   for (const std::int64_t tokens : {1, 512}) {
     std::vector<float> x(tokens * kHidden, 0.3f), y(tokens * kHidden, 0.1f);
     std::vector<std::int8_t> codes(x.size());
@@ -131,10 +131,12 @@ void elementwise(Ops& ops, double seconds) {
     const auto report = [&](const char* name, auto body) {
       fmt::print("{:<22} T {:>3}  {:9.2f} us\n", name, tokens, 1e6 * best_seconds(seconds, [&](std::int64_t) { body(); }));
     };
-    report("quantize_q8 576", [&] { ops.quantize_q8(a, codes.data(), scales.data(), sums.data()); });
+    report("quantize_q8 576", [&] { ops.host().quantize_q8(a, codes.data(), scales.data(), sums.data()); });
     report("rms_norm 576", [&] { ops.rms_norm(a, View<float, 1>(weight.data(), {kCols}), 1e-5f, b); });
     const View<float, 3> heads(x.data(), {tokens, 9, 64});
-    report("rope 9 x 64", [&] { ops.rope(heads, positions, {64, true, frequencies.data(), 1.0f}); });
+    const View<const std::int32_t, 1> places(positions.data(), {tokens});
+    const View<const float, 2> rows_of_angles(angles.data(), {8, 64});
+    report("rope 9 x 64", [&] { ops.rope(heads, places, {64, true, rows_of_angles}); });
     report("gated silu 1536", [&] { ops.gated(Gate::silu, wide, factor, factor); });
     report("add 576", [&] { ops.add(a, b); });
     report("empty loop of 2", [&] { ops.device().parallel_for(2, 1, [](std::int64_t, std::int64_t, int) {}); });

@@ -113,13 +113,15 @@ void for_each_attention(const std::function<void(Attention&)>& check) {
     std::vector<PluginSpec> variants;
     for (const ParamInfo& parameter : Registry::instance().describe(table)) {
       for (const KernelInfo& kernel : parameter.kernels) {
-        if (kernel.available == nullptr || kernel.available())
+        if (kernel.backend == "cpu" && (kernel.available == nullptr || kernel.available()))
           variants.push_back(plugin(name, {{parameter.name, scalar(std::string(kernel.name))}}));
       }
     }
     if (variants.empty()) variants.push_back({name, nullptr});
     for (const PluginSpec& variant : variants) {
       const auto attention = make<Attention>(variant);
+      DirtyDevice host;
+      attention->prepare(host);
       DYNAMIC_SECTION(attention->path()) { check(*attention); }
     }
   }

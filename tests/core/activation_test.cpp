@@ -10,7 +10,7 @@ using namespace patchbay;
 namespace {
 
 /// Rounds to whole numbers with scale 0.5, and counts its calls; nothing else is called.
-class CountingOps : public Ops {
+class CountingOps : public Ops, public HostProducts {
  public:
   int quantized = 0;
   void quantize_q8(TensorRef x, std::int8_t* codes, float* scales, std::int32_t* sums) override {
@@ -35,10 +35,11 @@ class CountingOps : public Ops {
   std::unique_ptr<AffineWeight> prepare_affine(const AffineSource&) override { return nullptr; }
   void matmul_affine(const Q8Rows&, const AffineWeight&, TensorRef) override {}
   void rms_norm(TensorRef, TensorRef, float, TensorRef) override {}
-  void rope(TensorRef, std::span<const std::int32_t>, const RopeSpec&) override {}
+  void rope(TensorRef, TensorRef, const RopeSpec&) override {}
   void gated(Gate, TensorRef, TensorRef, TensorRef) override {}
   void add(TensorRef, TensorRef) override {}
   std::string_view kernel() const override { return "counting"; }
+  HostProducts& host() override { return *this; }
 };
 
 std::vector<float> ramp(std::int64_t n) {
@@ -89,4 +90,46 @@ TEST_CASE("an input of another type or rank is refused at once") {
   Activation activation(ActivationMode::q8, ops);
   std::vector<std::int32_t> codes(4);
   CHECK_THROWS_AS(activation.reset(View<std::int32_t, 2>(codes.data(), {2, 2})), Error);
+}
+
+namespace {
+
+/// As much of a device as Activation needs.
+class PlainDevice : public Device {
+ public:
+  Buffer allocate(std::int64_t bytes) override {
+    return {std::shared_ptr<std::byte>(new std::byte[static_cast<std::size_t>(bytes)], std::default_delete<std::byte[]>()), bytes, 0};
+  }
+  void copy(TensorRef, TensorRef) override {}
+  int concurrency() const override { return 1; }
+  void parallel_for(std::int64_t n, std::int64_t, FunctionRef<void(std::int64_t, std::int64_t, int)> body) override { body(0, n, 0); }
+};
+class DeviceOps : public CountingOps {
+ public:
+  Device& device() override { return device_; }
+
+ private:
+  PlainDevice device_;
+};
+
+}  // namespace
+
+TEST_CASE("a form is made once per reset, and forms are told apart by their names") {
+  DeviceOps ops;
+  Activation activation(ActivationMode::fp32, ops);
+  auto x = ramp(8);
+  int made = 0;
+  const auto first_byte = [&](std::string_view name, std::int64_t bytes) {
+    return activation.form(name, bytes, [&](TensorRef input, std::byte* out) {
+      CHECK(input.data == x.data());
+      out[0] = static_cast<std::byte>(++made);
+    })[0];
+  };
+  activation.reset(View<float, 2>(x.data(), {2, 4}));
+  CHECK(first_byte("int8", 8) == std::byte{1});
+  CHECK(first_byte("fp8", 8) == std::byte{2});
+  CHECK(first_byte("int8", 8) == std::byte{1});
+  activation.reset(View<float, 2>(x.data(), {2, 4}));
+  CHECK(first_byte("int8", 4) == std::byte{3});
+  CHECK(first_byte("int8", 4) == std::byte{3});
 }

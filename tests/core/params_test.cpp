@@ -163,6 +163,11 @@ TEST_CASE("kernels are named alone or by phase") {
   CHECK(pick_kernel("", kKernels, "example", "decode").name == "split");
   CHECK(pick_kernel("slow", kKernels, "example", "decode").name == "slow");
   CHECK_THAT(refusal([] { pick_kernel("other", kKernels, "example", "decode"); }), Contains("example: kernel other cannot run"));
+  constexpr KernelInfo kTwoBackends[] = {{"plain", "cpu", "both", "on the host"}, {"tiled", "cuda", "both", "on a GPU"}};
+  CHECK(pick_kernel("", kTwoBackends, "example", "decode").name == "plain");
+  CHECK(pick_kernel("", kTwoBackends, "example", "decode", "cuda").name == "tiled");
+  CHECK_THAT(refusal([&] { pick_kernel("tiled", kTwoBackends, "example", "decode"); }),
+             Contains("kernel tiled is of backend cuda") && Contains("plain (cpu, both"));
   CHECK_THAT(refusal([] { pick_kernel("", std::span(kKernels).last(1), "example", "both"); }),
              Contains("no kernel runs on this machine"));
 }

@@ -63,7 +63,10 @@ class FloatFormat final : public WeightFormat {
   }
 
   std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode) const override {
-    return decode_first_ ? decode_then_multiply(*this, w, ops) : multiply_as_stored(label(), w, w.parts[0], ops);
+    if (decode_first_) return decode_then_multiply(*this, w, ops);
+    if (ops.device().is_host()) return multiply_as_stored(label(), w, w.parts[0], ops);
+    const PackedWeight there = upload(w, ops.device());
+    return multiply_as_stored(label(), there, there.parts[0], ops);
   }
 
  private:

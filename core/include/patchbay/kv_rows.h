@@ -18,6 +18,8 @@ class PATCHBAY_API KvSlab {
  public:
   KvSlab() = default;
   KvSlab(const KvFormat& format, const KvSpec& spec, std::int64_t tokens);
+  /// What a GPU's kernels need to know; slabs of one sequence's layers lie one after the other.
+  KvSlabShape shape() const;
 
   /// Bytes of the slab, alignment included.
   std::int64_t bytes() const { return 2 * (rows_bytes_ + scales_bytes_); }
@@ -25,10 +27,11 @@ class PATCHBAY_API KvSlab {
   std::int64_t bytes_per_token() const { return 2 * kv_heads_ * (row_bytes_ + scale_bytes_); }
   std::int64_t tokens() const { return tokens_; }
 
-  /// Encodes k, v (G,D) into the place of token `at`.
+  /// Encodes k, v (G,D) into the place of token `at`. Only in host memory.
   void store(std::byte* slab, std::int64_t at, View<const float, 2> k, View<const float, 2> v) const;
-  /// Copies a token, as it is stored, from one place to another; the slabs may be the same.
+  /// Copies a token, as it is stored, from one place to another; the slabs may be the same. They lie on the device, or on the host.
   void move(const std::byte* from_slab, std::int64_t from, std::byte* to_slab, std::int64_t to) const;
+  void move(const std::byte* from_slab, std::int64_t from, std::byte* to_slab, std::int64_t to, std::int64_t count, Device& device) const;
   /// The slab's first `count` tokens, which are slots first .. first + count of a sequence.
   KvSegment segment(const std::byte* slab, std::int64_t first, std::int64_t count) const;
 

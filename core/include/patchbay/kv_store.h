@@ -15,7 +15,8 @@ namespace patchbay {
 
 using SeqId = std::int32_t;
 
-/// How one cached row (the D values of one token and head) is stored. Attention kernels compare this to what they read natively.
+/// How one cached row (the D values of one token and head) is stored. Attention kernels compare this to what they read natively,
+/// and a GPU's kernel writes by it (Ops::write_kv).
 struct KvLayout {
   DType dtype = DType::f32;    ///< element type as stored
   bool scaled = false;         ///< true: one fp16 scale per row, value = scale * element
@@ -61,6 +62,21 @@ struct KvView {
   std::int64_t length = 0;
 };
 
+/// How the slabs of a cache are laid out, in bytes; see KvSlab. The keys of token t and head g of a slab are at
+/// t * token_stride + g * head_stride, its values v_offset further on; key scales (fp16) at k_scales + 2 * (g * tokens + t), value
+/// scales likewise.
+struct KvSlabShape {
+  KvLayout layout;
+  std::int64_t tokens = 0;       ///< of one slab
+  std::int64_t layer_bytes = 0;  ///< from a slab to the next layer's
+  std::int64_t token_stride = 0, head_stride = 0, v_offset = 0, k_scales = 0, v_scales = 0;
+};
+/// A sequence's slabs: slot s of layer l lies in slabs[s / shape.tokens] + l * shape.layer_bytes, at token s % shape.tokens.
+struct KvSlabs {
+  KvSlabShape shape;
+  std::span<std::byte* const> slabs;
+};
+
 struct KvUsage {
   std::int64_t bytes_reserved = 0;     ///< held by the store
   std::int64_t bytes_used = 0;         ///< of them, holding tokens of open sequences (shared blocks counted once)
@@ -69,6 +85,7 @@ struct KvUsage {
 };
 
 /// Thread rule: one thread at a time, but write() and gather() may be called for different layers in any order.
+/// On a GPU the bytes lie there: write() is not called, and what view() and slabs() point to is for kernels and Device::copy alone.
 class PATCHBAY_API KvStore {
  public:
   virtual ~KvStore();
@@ -88,13 +105,17 @@ class PATCHBAY_API KvStore {
   virtual void truncate(SeqId seq, std::int64_t n) = 0;
   /// Valid until the next call that is not view().
   virtual KvView view(int layer, SeqId seq) = 0;
+  /// What a GPU's kernels need in place of views. Valid as a view is. @throws Error for a store that is not made of slabs.
+  virtual KvSlabs slabs(SeqId seq);
   /// Committed tokens.
   virtual std::int64_t length(SeqId seq) const = 0;
   virtual KvUsage usage() const = 0;
   virtual const KvFormat& format() const = 0;
 };
 
-/// Decodes one sequence's cache of one layer into k, v (S,G,D) fp32: works for every store and format.
+/// Decodes one sequence's cache of one layer into k, v (S,G,D) fp32 of the host: works for every store and format.
 PATCHBAY_API void gather(const KvView& view, const KvFormat& format, View<float, 3> k, View<float, 3> v);
+/// The same for a cache that lies on `device`.
+PATCHBAY_API void gather(const KvView& view, const KvFormat& format, View<float, 3> k, View<float, 3> v, Device& device);
 
 }  // namespace patchbay

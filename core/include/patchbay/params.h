@@ -92,8 +92,9 @@ class PATCHBAY_API Fields {
   }
 };
 
-/// The kernel to use for a phase: the one asked for, or the last available. @throws Error when the machine lacks the one asked for.
+/// The kernel to use for a phase on a backend ("cuda" stands for cuda and simt devices): the one asked for, or the last available.
+/// @throws Error when the machine lacks the one asked for, or it is another backend's.
 PATCHBAY_API const KernelInfo& pick_kernel(std::string_view asked, std::span<const KernelInfo> kernels, std::string_view technique,
-                                           std::string_view phase);
+                                           std::string_view phase, std::string_view backend = "cpu");
 
 }  // namespace patchbay

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string_view>
 #include <type_traits>
@@ -12,15 +13,16 @@
 
 namespace patchbay {
 
-/// Element types that cross an interface. Packed codes travel as u8.
-enum class DType : std::uint8_t { f32, f16, bf16, i8, u8, i32 };
+/// Element types that cross an interface. Packed codes travel as u8. The two of 8 bits are those of cached rows: one has more
+/// digits (e4m3, largest 448), one more range (e5m2).
+enum class DType : std::uint8_t { f32, f16, bf16, i8, u8, i32, f8_e4m3, f8_e5m2 };
 
 /// Size of one element in bytes.
 constexpr std::int64_t bytes_of(DType type) {
   switch (type) {
     case DType::f32: case DType::i32: return 4;
     case DType::f16: case DType::bf16: return 2;
-    case DType::i8: case DType::u8: return 1;
+    case DType::i8: case DType::u8: case DType::f8_e4m3: case DType::f8_e5m2: return 1;
   }
   return 0;
 }
@@ -120,6 +122,30 @@ struct TensorRef {
     for (int i = 0; i < N; ++i) { view.shape[i] = shape[i]; view.strides[i] = strides[i]; }
     return view;
   }
+  /// Rows [begin, end) along the first axis.
+  TensorRef rows(std::int64_t begin, std::int64_t end) const {
+    TensorRef part = *this;
+    part.data = static_cast<std::byte*>(data) + begin * strides[0] * bytes_of(dtype);
+    part.shape[0] = end - begin;
+    return part;
+  }
+  /// The same elements under another shape. Only for a dense tensor; the caller sees to it that the sizes agree.
+  TensorRef reshaped(std::initializer_list<std::int64_t> extents) const {
+    TensorRef tensor = *this;
+    tensor.rank = static_cast<int>(extents.size());
+    std::int64_t step = 1;
+    for (int i = tensor.rank - 1; i >= 0; --i) {
+      tensor.shape[i] = extents.begin()[i];
+      tensor.strides[i] = step;
+      step *= tensor.shape[i];
+    }
+    return tensor;
+  }
+  std::int64_t size() const {
+    std::int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= shape[i];
+    return n;
+  }
 
  private:
   [[noreturn]] PATCHBAY_API void fail(DType wanted, int wanted_rank) const;
@@ -139,6 +165,14 @@ class Buffer {
   /// The first elements, seen as a contiguous array. The caller sees to it that they fit.
   template <class T, int N>
   View<T, N> view(std::array<std::int64_t, N> shape) const { return View<T, N>(reinterpret_cast<T*>(data()), shape); }
+  /// The same, as a tensor of this buffer's device.
+  TensorRef tensor(DType dtype, std::initializer_list<std::int64_t> shape) const {
+    TensorRef tensor;
+    tensor.data = data();
+    tensor.dtype = dtype;
+    tensor.device = device_;
+    return tensor.reshaped(shape);
+  }
 
  private:
   std::shared_ptr<std::byte> bytes_;

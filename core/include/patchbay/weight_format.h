@@ -45,10 +45,13 @@ class PATCHBAY_API Grid {
 class PATCHBAY_API LinearKernel {
  public:
   virtual ~LinearKernel();
-  /// y(T,R) = x(T,C) w^T.
+  /// y(T,R) = x(T,C) w^T. y has the device's activation type; on a GPU it may be f32 instead (logits).
   virtual void run(Activation& x, TensorRef y) = 0;
   /// What runs, for the record: "q4_1:integer/avx2", "fp16:direct/avx2".
   virtual std::string path() const = 0;
+  /// On a GPU: the weight as plain numbers there (R,C), if that is how it lies; rows of an embedding are then taken from it, else
+  /// decoded on the host. data null: no.
+  virtual TensorRef plain() const { return {}; }
 };
 
 /// Thread rule: all methods are const and may be called from several threads.
@@ -65,8 +68,10 @@ class PATCHBAY_API WeightFormat {
   virtual void pack(const Grid& grid, std::int64_t first_column, View<const std::int32_t, 2> codes, PackedWeight& out) const = 0;
   /// Rows first_row .. first_row + out.shape[0] as floats: the definition of what the codes mean.
   virtual void decode(const PackedWeight& w, std::int64_t first_row, View<float, 2> out) const = 0;
-  /// Makes w ready to multiply. The default decodes blocks of rows and multiplies them in fp32.
-  /// A format with an integer kernel returns it in mode q8. w and ops must outlive the result.
+  /// Makes w, which lies in host memory, ready to multiply on the device of `ops`. w and ops must outlive the result.
+  /// The default decodes blocks of rows and multiplies them in fp32; on a GPU it decodes once, to the device's activation type, and
+  /// the path says so. A format with an integer kernel returns it in mode q8; one with kernels for GPUs uploads its parts
+  /// (`upload`) and returns the kernel on them.
   virtual std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode mode) const;
   /// The format's name as in YAML, with what tells its variants apart ("int_grouped/b4/g64").
   virtual std::string label() const = 0;
@@ -78,9 +83,12 @@ class PATCHBAY_API WeightFormat {
   PackedWeight allocate(std::string name, std::int64_t rows, std::int64_t cols, Device& device) const;
 };
 
-/// The default of prepare(): decode a block of rows, multiply in fp32. `label` is the format's.
+/// A copy of w whose parts lie on the device, byte for byte.
+PATCHBAY_API PackedWeight upload(const PackedWeight& w, Device& device);
+
+/// The default of prepare(): decode a block of rows, multiply in fp32; on a GPU, decode all, upload, multiply by matmul_stored.
 PATCHBAY_API std::unique_ptr<LinearKernel> decode_then_multiply(const WeightFormat& format, const PackedWeight& w, Ops& ops);
-/// A kernel on rows of f32, f16 or bf16 as they are stored: `part` is (R, C), `w` keeps its bytes.
+/// A kernel on rows of f32, f16 or bf16 as they are stored: `part` is (R, C), `w` keeps its bytes; both on the device of ops.
 PATCHBAY_API std::unique_ptr<LinearKernel> multiply_as_stored(std::string label, const PackedWeight& w, TensorRef part, Ops& ops);
 /// A kernel of integer products (mode q8) from a format's affine codes.
 PATCHBAY_API std::unique_ptr<LinearKernel> integer_kernel(std::string label, const AffineSource& source, Ops& ops);

@@ -2,51 +2,46 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <numeric>
+
+#include "device_rows.h"
 
 namespace patchbay {
-namespace {
 
-
-void add_times(View<float, 1> y, View<const float, 1> x, float factor) {
-  for (std::int64_t c = 0; c < y.shape[0]; ++c) y[c] += factor * x[c];
-}
-
-}  // namespace
-
-void multiply(const Linear& linear, Activation& x, View<float, 2> y, Ops& ops) {
+void multiply(const Linear& linear, Activation& x, TensorRef y, Ops& ops) {
   linear.kernel->run(x, y);
   if (linear.bias.size() == 0) return;
-  View<float, 2> bias = linear.bias.view<float, 2>(y.shape);
+  TensorRef bias = linear.bias.tensor({y.shape[0], y.shape[1]});
   bias.strides[0] = 0;  // the same for every row
   ops.add(y, bias);
 }
 
 void FeedForward::reserve(std::int64_t rows) {
-  const auto room = [&](std::int64_t cols) { return ops_.device().allocate(rows * cols * bytes_of(DType::f32)); };
+  const auto room = [&](std::int64_t cols) { return ops_.device().allocate(rows * cols * bytes_of(type_)); };
   const Experts& experts = spec_.experts;
   const std::int64_t size = std::max({spec_.ffn, experts.ffn, experts.shared_ffn});
   gate_ = room(size);
   up_ = room(size);
   if (!spec_.gated) {  // act(up) * 1
-    const auto ones = gate_.view<float, 2>({rows, size});
-    std::fill_n(ones.data, ones.size(), 1.0f);
+    const std::vector<float> ones(static_cast<std::size_t>(size), 1.0f);
+    write_rows(View<const float, 2>(ones.data(), {rows, size}, {0, 1}), view(gate_, rows, size), ops_.device());
   }
   if (experts.count == 0) return;
-  router_ = room(experts.count);
+  router_ = ops_.device().allocate(rows * experts.count * bytes_of(DType::f32));
+  zeros_ = room(spec_.hidden);
   gathered_ = room(spec_.hidden);
   result_ = room(spec_.hidden);
 }
 
-void FeedForward::run(const BlockWeights& block, View<float, 2> x, View<float, 2> out, Sees sees) {
+void FeedForward::run(const BlockWeights& block, TensorRef x, TensorRef out, Sees sees) {
   if (block.experts.empty()) return dense(block.ffn, spec_.ffn, x, out, sees);
   run_experts(block, x, out, sees);
   if (block.shared.up.kernel) add_shared_expert(block, x, out);
 }
 
-void FeedForward::dense(const FeedForwardWeights& w, std::int64_t size, View<float, 2> x, View<float, 2> out, Sees sees) {
-  const auto gate = gate_.view<float, 2>({x.shape[0], size}), up = up_.view<float, 2>({x.shape[0], size});
-  const View<float, 2> inner = spec_.gated ? gate : up;
+void FeedForward::dense(const FeedForwardWeights& w, std::int64_t size, TensorRef x, TensorRef out, Sees sees) {
+  const TensorRef gate = view(gate_, x.shape[0], size), up = view(up_, x.shape[0], size);
+  const TensorRef inner = spec_.gated ? gate : up;
   activation_.reset(x);
   if (spec_.gated) {
     multiply(w.gate, activation_, gate, ops_);
@@ -83,41 +78,57 @@ void FeedForward::choose_experts(View<float, 2> logits) {
   }
 }
 
+void FeedForward::add_rows(TensorRef out, const std::vector<std::int32_t>& rows, const std::vector<float>& factors, TensorRef added) {
+  Device& device = ops_.device();
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const TensorRef ids = on_device(View<const std::int32_t, 1>(rows.data(), {count}), chosen_rows_, device);
+  ops_.add_rows(out, ids, on_device(View<const float, 1>(factors.data(), {count}), chosen_factors_, device), added);
+}
+
 /// A row's sum runs over its experts in their order, whatever rows are with it in the batch.
-void FeedForward::run_experts(const BlockWeights& block, View<float, 2> x, View<float, 2> out, Sees sees) {
+void FeedForward::run_experts(const BlockWeights& block, TensorRef x, TensorRef out, Sees sees) {
   const std::int64_t rows = x.shape[0], hidden = spec_.hidden;
-  const auto weights = router_.view<float, 2>({rows, spec_.experts.count});
+  const TensorRef logits = router_.tensor(DType::f32, {rows, spec_.experts.count});
   activation_.reset(x);
-  multiply(block.router, activation_, weights, ops_);
-  sees("ffn_router", weights);
+  multiply(block.router, activation_, logits, ops_);
+  sees("ffn_router", logits);
+  const View<float, 2> weights = read_rows(logits, weights_, ops_.device());
   choose_experts(weights);
-  for (std::int64_t t = 0; t < rows; ++t) std::fill_n(&out(t, 0), hidden, 0.0f);
+  ops_.device().copy(view(zeros_, rows, hidden), out);
   for (std::size_t expert = 0; expert < block.experts.size(); ++expert) {
     rows_of_expert_.clear();
+    factors_.clear();
     for (std::int64_t t = 0; t < rows; ++t) {
-      if (weights(t, expert) > 0) rows_of_expert_.push_back(t);
+      if (!(weights(t, expert) > 0)) continue;
+      rows_of_expert_.push_back(static_cast<std::int32_t>(t));
+      factors_.push_back(weights(t, expert));
     }
     if (rows_of_expert_.empty()) continue;
     const auto count = static_cast<std::int64_t>(rows_of_expert_.size());
-    const auto gathered = gathered_.view<float, 2>({count, hidden}), result = result_.view<float, 2>({count, hidden});
-    for (std::int64_t i = 0; i < count; ++i) std::copy_n(&x(rows_of_expert_[i], 0), hidden, &gathered(i, 0));
+    const TensorRef gathered = view(gathered_, count, hidden), result = view(result_, count, hidden);
+    const TensorRef ids = on_device(View<const std::int32_t, 1>(rows_of_expert_.data(), {count}), chosen_rows_, ops_.device());
+    ops_.take_rows(x, ids, gathered);
     dense(block.experts[expert], spec_.experts.ffn, gathered, result, [](std::string_view, TensorRef) {});
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t t = rows_of_expert_[i];
-      add_times(out[t], result[i], weights(t, expert));
-    }
+    add_rows(out, rows_of_expert_, factors_, result);
   }
 }
 
-void FeedForward::add_shared_expert(const BlockWeights& block, View<float, 2> x, View<float, 2> out) {
-  const auto result = result_.view<float, 2>({x.shape[0], spec_.hidden});
+void FeedForward::add_shared_expert(const BlockWeights& block, TensorRef x, TensorRef out) {
+  const std::int64_t rows = x.shape[0];
+  const TensorRef result = view(result_, rows, spec_.hidden);
   dense(block.shared, spec_.experts.shared_ffn, x, result, [](std::string_view, TensorRef) {});
-  const auto router = block.shared_router.view<const float, 1>({spec_.hidden});
-  for (std::int64_t t = 0; t < x.shape[0]; ++t) {
+  std::vector<float> room;
+  const View<float, 2> inputs = read_rows(x, room, ops_.device());
+  const auto router = block.shared_router.values.view<const float, 1>({spec_.hidden});
+  rows_of_expert_.resize(static_cast<std::size_t>(rows));
+  std::iota(rows_of_expert_.begin(), rows_of_expert_.end(), 0);
+  factors_.clear();
+  for (std::int64_t t = 0; t < rows; ++t) {
     double logit = 0;
-    for (std::int64_t c = 0; c < spec_.hidden; ++c) logit += double{x(t, c)} * router[c];
-    add_times(out[t], result[t], static_cast<float>(1 / (1 + std::exp(-logit))));
+    for (std::int64_t c = 0; c < spec_.hidden; ++c) logit += double{inputs(t, c)} * router[c];
+    factors_.push_back(static_cast<float>(1 / (1 + std::exp(-logit))));
   }
+  add_rows(out, rows_of_expert_, factors_, result);
 }
 
 }  // namespace patchbay

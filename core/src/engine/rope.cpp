@@ -63,33 +63,48 @@ void dynamic_frequencies(const Rope& rope, double length, std::span<float> out) 
 
 std::vector<float> rounded(const std::vector<double>& frequencies) { return {frequencies.begin(), frequencies.end()}; }
 
-RotaryEmbedding::RotaryEmbedding(const Rope& rope, Ops& ops) : rope_(rope), ops_(ops) {}
+RotaryEmbedding::RotaryEmbedding(const Rope& rope, std::int64_t max_tokens, Ops& ops)
+    : rope_(rope), ops_(ops), max_tokens_(max_tokens) {}
 
-void RotaryEmbedding::prepare(std::span<const std::int32_t> positions) {
-  if (rope_.dynamic_factor == 0) return;
+void RotaryEmbedding::compute(std::int64_t position, float* angles) const {
   const std::size_t pairs = rope_.frequencies.size();
-  dynamic_.resize(positions.size() * pairs);
-  for (std::size_t row = 0; row < positions.size(); ++row) {
-    if (positions[row] < rope_.original_context) continue;
-    dynamic_frequencies(rope_, positions[row] + 1.0, std::span(dynamic_).subspan(row * pairs, pairs));
+  std::vector<float> stretched;
+  if (rope_.dynamic_factor != 0 && position >= rope_.original_context) {
+    stretched.resize(pairs);
+    dynamic_frequencies(rope_, static_cast<double>(position) + 1.0, stretched);
+  }
+  const std::vector<float>& frequencies = stretched.empty() ? rope_.frequencies : stretched;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const double angle = static_cast<double>(position) * frequencies[i];  // in float, far positions lose digits
+    angles[i] = static_cast<float>(std::cos(angle) * rope_.magnitude);
+    angles[pairs + i] = static_cast<float>(std::sin(angle) * rope_.magnitude);
   }
 }
 
-void RotaryEmbedding::apply(View<float, 3> x, std::span<const std::int32_t> positions) const {
-  const auto turn = [&](std::int64_t begin, std::int64_t end, const float* frequencies) {
-    if (begin == end) return;
-    ops_.rope(x.rows(begin, end), positions.subspan(begin, end - begin), {rope_.dims, rope_.interleaved, frequencies, rope_.magnitude});
-  };
-  const auto rows = static_cast<std::int64_t>(positions.size());
-  if (rope_.dynamic_factor == 0) return turn(0, rows, rope_.frequencies.data());
-  std::int64_t begin = 0;  // of the rows within the original context that were not turned yet
-  for (std::int64_t row = 0; row < rows; ++row) {
-    if (positions[row] < rope_.original_context) continue;
-    turn(begin, row, rope_.frequencies.data());
-    turn(row, row + 1, dynamic_.data() + row * static_cast<std::int64_t>(rope_.frequencies.size()));
-    begin = row + 1;
-  }
-  turn(begin, rows, rope_.frequencies.data());
+void RotaryEmbedding::prepare(std::span<const std::int32_t> positions) {
+  constexpr std::int64_t kStep = 64;  // positions that are computed together
+  std::int64_t end = known_;
+  for (const std::int32_t position : positions) end = std::max<std::int64_t>(end, position + 1);
+  if (end <= known_) return;
+  end = std::min((end + kStep - 1) / kStep * kStep, std::max(max_tokens_, end));
+  const std::int64_t first = known_, dims = 2 * static_cast<std::int64_t>(rope_.frequencies.size());
+  angles_.resize(static_cast<std::size_t>(end * dims));
+  ops_.device().parallel_for(end - first, kStep, [&](std::int64_t from, std::int64_t to, int) {
+    for (std::int64_t i = first + from; i < first + to; ++i) compute(i, angles_.data() + i * dims);
+  });
+  known_ = end;
+  Device& device = ops_.device();
+  if (device.is_host()) return;
+  if (on_device_.size() == 0) on_device_ = device.allocate(max_tokens_ * dims * bytes_of(DType::f32));
+  device.copy(View<const float, 2>(angles_.data() + first * dims, {end - first, dims}),
+              on_device_.tensor(DType::f32, {max_tokens_, dims}).rows(first, end));
+}
+
+void RotaryEmbedding::apply(TensorRef x, TensorRef positions) const {
+  const std::int64_t dims = 2 * static_cast<std::int64_t>(rope_.frequencies.size());
+  const TensorRef angles = ops_.device().is_host() ? TensorRef(View<const float, 2>(angles_.data(), {known_, dims}))
+                                                   : on_device_.tensor(DType::f32, {max_tokens_, dims});
+  ops_.rope(x, positions, {rope_.dims, rope_.interleaved, angles});
 }
 
 }  // namespace patchbay

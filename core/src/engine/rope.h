@@ -30,20 +30,25 @@ PATCHBAY_API double long_rope_magnitude(double factor, double original_context);
 PATCHBAY_API void dynamic_frequencies(const Rope& rope, double length, std::span<float> out);
 PATCHBAY_API std::vector<float> rounded(const std::vector<double>& frequencies);
 
-/// Turns the heads of a step's rows. With dynamic NTK each row goes by the length up to itself, as in a model that decodes token
-/// by token, so that no row depends on how rows are batched.
+/// Turns the heads of a step's rows. Angles depend on the position alone: they are computed once, on the host, as far as
+/// sequences have come, and lie where the device reads them. With dynamic NTK each row goes by the length up to itself, as in a
+/// model that decodes token by token, so that no row depends on how rows are batched.
 class RotaryEmbedding {
  public:
-  RotaryEmbedding(const Rope& rope, Ops& ops);
+  RotaryEmbedding(const Rope& rope, std::int64_t max_tokens, Ops& ops);
   /// Once per step, before apply().
   void prepare(std::span<const std::int32_t> positions);
-  /// Turns x(T,H,D) in place.
-  void apply(View<float, 3> x, std::span<const std::int32_t> positions) const;
+  /// Turns x(T,H,D) in place by positions(T), both on the device.
+  void apply(TensorRef x, TensorRef positions) const;
 
  private:
+  void compute(std::int64_t position, float* angles) const;
+
   const Rope& rope_;
   Ops& ops_;
-  std::vector<float> dynamic_;  ///< (T, dims/2), rows past the original context only
+  std::int64_t max_tokens_, known_ = 0;  ///< positions, and those with angles
+  std::vector<float> angles_;            ///< (known, dims): see RopeSpec
+  Buffer on_device_;                     ///< (max_tokens, dims) on a GPU
 };
 
 }  // namespace patchbay

@@ -64,7 +64,7 @@ void EngineRunner::add_sequence(std::span<const TokenRow> rows, std::int64_t fir
     plan_.tokens.push_back(row.token);
     const std::int64_t before = row.parent < 0 ? sequence.committed - 1 : plan_.positions[first_row + row.parent];
     plan_.positions.push_back(static_cast<std::int32_t>(before + 1));
-    if (row.wants_logits) plan_.logit_rows.push_back(first_row + i);
+    if (row.wants_logits) plan_.logit_rows.push_back(static_cast<std::int32_t>(first_row + i));
   }
   if (!chain) {  // row i sees what its parent sees, and itself
     sequence.tree.assign(static_cast<std::size_t>(count * count), 0);

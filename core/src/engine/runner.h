@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "engine/step_plan.h"
 #include "engine/transformer.h"
 
 namespace patchbay {

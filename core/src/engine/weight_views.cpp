@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::string_view kSuffix = ".weight";
 
-WeightView view_of(const Buffer& values, const std::string& name) {
+WeightView view_of(const VectorWeight& weight, const std::string& name) {
+  const Buffer& values = weight.values;
   const auto row = values.view<const float, 1>({values.size() / bytes_of(DType::f32)});
   const auto copy = [row](std::int64_t, View<float, 2> out) { std::copy_n(row.data, out.size(), out.data); };
   return {name, "fp32", 1, row.shape[0], row.data, copy};
@@ -42,7 +43,7 @@ class Viewer {
     add(norm.weight, role, layer);
     add(norm.bias, role, layer, ".bias");
   }
-  void add(const Buffer& values, Role role, int layer, std::string_view suffix = kSuffix) {
+  void add(const VectorWeight& values, Role role, int layer, std::string_view suffix = kSuffix) {
     if (values.size() > 0) views.push_back(view_of(values, tensor_label(*spec_.place(role), layer, suffix)));
   }
 
@@ -75,7 +76,7 @@ std::vector<WeightView> weight_views(const ModelWeights& weights, const ModelSpe
     viewer.add(block.ffn_post_norm, Role::ffn_post_norm, layer);
   }
   viewer.add(weights.output_norm, Role::output_norm);
-  viewer.add(weights.head);
+  if (!spec.tied_head) viewer.add(weights.head);
   return std::move(viewer.views);
 }
 

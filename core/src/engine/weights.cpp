@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "device_rows.h"
 #include "engine/plain_numbers.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
@@ -46,11 +47,65 @@ PackedWeight mapped(const std::shared_ptr<const ModelFile>& file, const FileTens
 class Loader {
  public:
   Loader(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config, const WeightPlan& plan,
-         Ops& ops)
-      : file_(file), spec_(spec), config_(config), plan_(plan), ops_(ops) {}
+         const Placement& placement)
+      : file_(file), spec_(spec), config_(config), plan_(plan), placement_(placement), host_(placement.host->device()) {}
 
   /// The matrix of a role, with its bias where the file has one; empty when the model has no such role.
-  Linear matrix(Role role, int layer = -1, int expert = 0) {
+  Linear matrix(Role role, int layer, int expert = 0) {
+    Linear linear = stored_or_quantised(role, layer, expert);
+    if (linear.format) prepare(linear, placement_.of(layer));
+    return linear;
+  }
+
+  /// A table of rows by token or position. Only a table that is the head too is multiplied, or one on the host.
+  Linear table(Role role, bool is_head) {
+    Linear linear = stored_or_quantised(role, -1, 0);
+    if (!linear.format) return linear;
+    Ops& first = placement_.of(0);
+    if (is_head && &first == &placement_.of(spec_.layers)) prepare(linear, first);
+    else if (first.device().is_host()) prepare(linear, first);
+    else list(linear.packed.name, linear.format->label(), linear.format->label() + ":rows decoded on the host");
+    return linear;
+  }
+
+  /// A head that is the embedding, in another place than this.
+  Linear tied_head(const Linear& embedding) {
+    Linear linear;
+    linear.packed = embedding.packed;
+    linear.format = embedding.format;
+    linear.kernel = linear.format->prepare(linear.packed, placement_.of(spec_.layers), ActivationMode::fp32);
+    list(linear.packed.name + " (head)", linear.format->label(), linear.kernel->path());
+    return linear;
+  }
+
+  FeedForwardWeights feed_forward(Role gate, Role up, Role down, int layer, int expert = 0) {
+    return {matrix(gate, layer, expert), matrix(up, layer, expert), matrix(down, layer, expert)};
+  }
+
+  /// layer: of the block, or number of blocks for what follows them.
+  NormWeights norm(Role role, std::int64_t size, int layer) {
+    const TensorPlace* place = spec_.place(role);
+    if (!place) return {};
+    NormWeights norm;
+    norm.weight = vector(tensor_name(*place, layer), 0, size);
+    const auto values = norm.weight.values.view<float, 1>({size});
+    for (std::int64_t i = 0; i < size; ++i) values[i] += spec_.norm_offset;
+    if (spec_.norm == Norm::layer) norm.bias = vector(tensor_name(*place, layer, 0, ".bias"), 0, size);
+    place_on(placement_.of(layer), norm.weight);
+    place_on(placement_.of(layer), norm.bias);
+    return norm;
+  }
+
+  VectorWeight vector(Role role, std::int64_t size, int layer) {
+    const TensorPlace* place = spec_.place(role);
+    return place ? vector(tensor_name(*place, layer), 0, size) : VectorWeight();
+  }
+
+  WeightSizes sizes;
+  std::vector<TensorPath> paths;
+
+ private:
+  Linear stored_or_quantised(Role role, int layer, int expert) {
     const TensorPlace* place = spec_.place(role);
     if (!place) return {};
     const std::string label = tensor_label(*place, layer);
@@ -66,39 +121,31 @@ class Loader {
     linear.packed.name = label + part_of(*place, tensor, range, expert);
     const WeightPlan::Choice& choice = plan_.choice(label);
     if (choice.format) quantize(linear, choice);
-    linear.kernel = linear.format->prepare(linear.packed, ops_, config_.activations);
     const std::string bias = tensor_name(*place, layer, expert, ".bias");
     if (place->needs_bias || file_->tensor(bias)) linear.bias = vector(bias, range.first, range.count);
     count(linear, choice.format != nullptr);
-    // A tensor in several parts (experts; q, k and v in one) is one line of the record.
-    if (listed_.insert(label).second) paths.push_back({label, linear.format->label(), linear.kernel->path()});
     return linear;
   }
 
-  FeedForwardWeights feed_forward(Role gate, Role up, Role down, int layer, int expert = 0) {
-    return {matrix(gate, layer, expert), matrix(up, layer, expert), matrix(down, layer, expert)};
+  void prepare(Linear& linear, Ops& ops) {
+    const bool host = ops.device().is_host();
+    linear.kernel = linear.format->prepare(linear.packed, ops, host ? config_.activations : ActivationMode::fp32);
+    place_on(ops, linear.bias);
+    list(linear.packed.name, linear.format->label(), linear.kernel->path());
   }
 
-  NormWeights norm(Role role, std::int64_t size, int layer = -1) {
-    const TensorPlace* place = spec_.place(role);
-    if (!place) return {};
-    NormWeights norm;
-    norm.weight = vector(tensor_name(*place, layer), 0, size);
-    const auto values = norm.weight.view<float, 1>({size});
-    for (std::int64_t i = 0; i < size; ++i) values[i] += spec_.norm_offset;
-    if (spec_.norm == Norm::layer) norm.bias = vector(tensor_name(*place, layer, 0, ".bias"), 0, size);
-    return norm;
+  /// A tensor in several parts (experts; q, k and v in one) is one line of the record.
+  void list(const std::string& name, const std::string& format, const std::string& path) {
+    const std::string label = name.substr(0, name.find('['));
+    if (listed_.insert(label).second) paths.push_back({label, format, path});
   }
 
-  Buffer vector(Role role, std::int64_t size, int layer) {
-    const TensorPlace* place = spec_.place(role);
-    return place ? vector(tensor_name(*place, layer), 0, size) : Buffer();
+  static void place_on(Ops& ops, VectorWeight& weight) {
+    if (weight.size() == 0 || ops.device().is_host()) return;
+    const std::int64_t size = weight.size() / bytes_of(DType::f32);
+    weight.uploaded = upload_values(weight.values.view<const float, 2>({1, size}), DType::f32, ops.device());
   }
 
-  WeightSizes sizes;
-  std::vector<TensorPath> paths;
-
- private:
   const FileTensor& stored(const std::string& name) const {
     const FileTensor* tensor = file_->tensor(name);
     if (!tensor) throw Error(file_->path(), "tensor " + name + " is missing");
@@ -106,7 +153,7 @@ class Loader {
   }
 
   PackedWeight packed(const FileTensor& tensor, const WeightFormat& format, RowRange range) const {
-    return holds_plain_numbers(tensor) ? widened(tensor, format, range, ops_.device()) : mapped(file_, tensor, format, range);
+    return holds_plain_numbers(tensor) ? widened(tensor, format, range, host_) : mapped(file_, tensor, format, range);
   }
 
   /// The rows that a role has of a tensor. @throws Error unless they are as many and as long as the model wants.
@@ -134,18 +181,18 @@ class Loader {
   }
 
   /// `size` values of a tensor from `first` on, in fp32.
-  Buffer vector(const std::string& name, std::int64_t first, std::int64_t size) {
+  VectorWeight vector(const std::string& name, std::int64_t first, std::int64_t size) {
     const FileTensor& tensor = stored(name);
     const std::int64_t rows = rows_of(tensor), cols = tensor.shape.at(0);
     if (first + size > rows * cols)
       throw Error(file_->path(), "tensor " + name + " has fewer than " + std::to_string(first + size) + " values");
     std::vector<float> all(static_cast<std::size_t>(rows * cols));
     StoredRows(file_, tensor).read(0, View<float, 2>(all.data(), {rows, cols}));
-    Buffer buffer = ops_.device().allocate(size * bytes_of(DType::f32));
+    Buffer buffer = host_.allocate(size * bytes_of(DType::f32));
     std::memcpy(buffer.data(), all.data() + first, static_cast<std::size_t>(buffer.size()));
     sizes.parameters += size;
     sizes.weights_bytes += buffer.size();
-    return buffer;
+    return {std::move(buffer), {}};
   }
 
   /// Rows of the transpose of what the file holds, in fp32.
@@ -154,7 +201,7 @@ class Loader {
     std::vector<float> values(static_cast<std::size_t>(inputs * outputs));
     StoredRows(file_, tensor).read(0, View<float, 2>(values.data(), {inputs, outputs}));
     linear.format = make<WeightFormat>({"fp32", nullptr});
-    linear.packed = linear.format->allocate({}, range.count, inputs, ops_.device());
+    linear.packed = linear.format->allocate({}, range.count, inputs, host_);
     const auto out = linear.packed.parts.at(0).as<float, 2>();
     for (std::int64_t r = 0; r < range.count; ++r) {
       for (std::int64_t c = 0; c < inputs; ++c) out(r, c) = values[c * outputs + range.first + r];
@@ -165,12 +212,12 @@ class Loader {
     const std::int64_t rows = linear.packed.rows, cols = linear.packed.cols;
     std::vector<float> values(static_cast<std::size_t>(rows * cols));
     const View<float, 2> w(values.data(), {rows, cols});
-    ops_.device().parallel_for(rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
+    host_.parallel_for(rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
       linear.format->decode(linear.packed, begin, w.rows(begin, end));
     });
-    PackedWeight out = choice.format->allocate(linear.packed.name, rows, cols, ops_.device());
+    PackedWeight out = choice.format->allocate(linear.packed.name, rows, cols, host_);
     try {
-      choice.quantizer->quantize(w, {}, *choice.format, ops_.device(), out);
+      choice.quantizer->quantize(w, {}, *choice.format, host_, out);
     } catch (const Error& error) {
       throw error.at(linear.packed.name);
     }
@@ -194,7 +241,8 @@ class Loader {
   const ModelSpec& spec_;
   const RunConfig& config_;
   const WeightPlan& plan_;
-  Ops& ops_;
+  const Placement& placement_;
+  Device& host_;
   std::set<std::string> listed_;  ///< in paths
   double quantized_bits_ = 0;
 };
@@ -236,15 +284,16 @@ void StoredRows::read(std::int64_t first_row, View<float, 2> out) const {
 }
 
 ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
-                          Ops& ops) {
+                          const Placement& placement) {
   const WeightPlan plan(*file, spec, config);
   check_weights(*file, plan);
-  Loader loader(file, spec, config, plan, ops);
+  Loader loader(file, spec, config, plan, placement);
   ModelWeights weights;
-  weights.embedding = loader.matrix(Role::embedding);
-  weights.position_embedding = loader.matrix(Role::position_embedding);
-  weights.head = loader.matrix(Role::head);
-  weights.output_norm = loader.norm(Role::output_norm, spec.hidden);
+  weights.embedding = loader.table(Role::embedding, spec.tied_head);
+  weights.position_embedding = loader.table(Role::position_embedding, false);
+  weights.head = loader.matrix(Role::head, spec.layers);
+  if (spec.tied_head && &placement.of(0) != &placement.of(spec.layers)) weights.head = loader.tied_head(weights.embedding);
+  weights.output_norm = loader.norm(Role::output_norm, spec.hidden, spec.layers);
   for (int layer = 0; layer < spec.layers; ++layer) weights.blocks.push_back(load_block(loader, spec, layer));
   weights.sizes = loader.sizes;
   weights.sizes.bits_per_weight =

@@ -15,16 +15,34 @@ namespace patchbay {
 
 class Quantizer;
 
+/// Where a model's layers run: blocks from first_on_device on on the device, with the output norm and the head; those before, and
+/// what is looked up by token, on the host. Where the device is the host there is one place for all.
+struct Placement {
+  Ops* host = nullptr;
+  Ops* device = nullptr;
+  int first_on_device = 0;
+  Ops& of(int layer) const { return layer < first_on_device ? *host : *device; }
+};
+
+/// Values in fp32 of a norm or a bias: on the host, and on a GPU where its operations read them there.
+struct VectorWeight {
+  Buffer values, uploaded;
+  std::int64_t size() const { return values.size(); }
+  TensorRef tensor(std::initializer_list<std::int64_t> shape) const {
+    return (uploaded.size() > 0 ? uploaded : values).tensor(DType::f32, shape);
+  }
+};
+
 /// One weight matrix: its bytes, what they mean, and the kernel that multiplies them.
 struct Linear {
   PackedWeight packed;
   std::shared_ptr<WeightFormat> format;
   std::unique_ptr<LinearKernel> kernel;  ///< null for a role that the model lacks
-  Buffer bias;                           ///< (rows) fp32, or empty
+  VectorWeight bias;                     ///< (rows), or empty
 };
 
-/// (size) fp32 each; empty for a role that the model lacks.
-struct NormWeights { Buffer weight, bias; };
+/// (size) each; empty for a role that the model lacks.
+struct NormWeights { VectorWeight weight, bias; };
 
 /// A feed-forward part: down(act(gate(x)) * up(x)); without a gate, down(act(up(x))).
 struct FeedForwardWeights { Linear gate, up, down; };
@@ -35,11 +53,11 @@ struct BlockWeights {
   FeedForwardWeights ffn, shared;           ///< empty where experts stand in its place; shared: the expert of all tokens
   std::vector<FeedForwardWeights> experts;
   Linear router;
-  Buffer shared_router;                     ///< (hidden) fp32
+  VectorWeight shared_router;               ///< (hidden)
 };
 
 struct ModelWeights {
-  Linear embedding, position_embedding, head;  ///< head is empty when tied: the embedding's kernel serves
+  Linear embedding, position_embedding, head;  ///< head is empty when tied and in one place with the embedding, whose kernel serves
   NormWeights output_norm;
   std::vector<BlockWeights> blocks;
   std::vector<TensorPath> paths;
@@ -98,6 +116,6 @@ void check_weights(const ModelFile& file, const WeightPlan& plan);
 /// See Session::weights.
 std::vector<WeightView> weight_views(const ModelWeights& weights, const ModelSpec& spec);
 PATCHBAY_API ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec,
-                                       const RunConfig& config, Ops& ops);
+                                       const RunConfig& config, const Placement& placement);
 
 }  // namespace patchbay

@@ -45,9 +45,13 @@ class Flash final : public Attention {
     KernelChoice kernel;
     void visit(Fields& f) { f.kernel("kernel", kernel, kKernels, {"instruction set of the tile operations"}); }
   };
-  explicit Flash(const Params& params)
-      : prefill_(pick_kernel(params.kernel.prefill, kKernels, "flash", "prefill").name),
-        decode_(pick_kernel(params.kernel.decode, kKernels, "flash", "decode").name) {}
+  explicit Flash(const Params& params) : asked_(params.kernel) {}
+
+  void prepare(Device& device) override {
+    Attention::prepare(device);
+    prefill_ = pick_kernel(asked_.prefill, kKernels, "flash", "prefill").name;
+    decode_ = pick_kernel(asked_.decode, kKernels, "flash", "decode").name;
+  }
 
   bool reads(const KvLayout& layout) const override {
     return layout == KvLayout{DType::f32, false} || layout == KvLayout{DType::f16, false} || layout == KvLayout{DType::i8, true};
@@ -98,7 +102,8 @@ class Flash final : public Attention {
     return work;
   }
 
-  std::string_view prefill_, decode_;
+  KernelChoice asked_;
+  std::string_view prefill_, decode_;  ///< as they run, since prepare()
   std::vector<PieceSpec> pieces_;  ///< of this step; kept for its memory
   Buffer memory_;                  ///< one Scratch per worker
 };

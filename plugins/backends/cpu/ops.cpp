@@ -151,44 +151,29 @@ void CpuOps::rms_norm(TensorRef x, TensorRef weight, float epsilon, TensorRef ou
   });
 }
 
-void CpuOps::prepare_angles(std::span<const std::int32_t> positions, const RopeSpec& spec) {
-  const std::int64_t pairs = spec.dims / 2;
-  const std::span<const float> frequencies(spec.frequencies, pairs);
-  if (std::ranges::equal(positions, angle_positions_) && std::ranges::equal(frequencies, angle_frequencies_) &&
-      spec.magnitude == angle_magnitude_) {
-    return;
-  }
-  angle_positions_.assign(positions.begin(), positions.end());
-  angle_frequencies_.assign(frequencies.begin(), frequencies.end());
-  angle_magnitude_ = spec.magnitude;
-  cosines_.resize(positions.size() * pairs);
-  sines_.resize(positions.size() * pairs);
-  over_rows(static_cast<std::int64_t>(positions.size()), pairs * 32, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      for (std::int64_t i = 0; i < pairs; ++i) {
-        const double angle = static_cast<double>(positions[t]) * frequencies[i];  // in float, far positions lose digits
-        cosines_[t * pairs + i] = static_cast<float>(std::cos(angle) * spec.magnitude);
-        sines_[t * pairs + i] = static_cast<float>(std::sin(angle) * spec.magnitude);
-      }
-    }
-  });
-}
-
-void CpuOps::rope(TensorRef x, std::span<const std::int32_t> positions, const RopeSpec& spec) {
+void CpuOps::rope(TensorRef x, TensorRef positions, const RopeSpec& spec) {
   const auto heads = x.as<float, 3>();
+  const auto places = positions.as<const std::int32_t, 1>();
+  const auto angles = spec.angles.as<const float, 2>();
   const std::int64_t pairs = spec.dims / 2;
-  if (heads.shape[0] != static_cast<std::int64_t>(positions.size())) {
-    fail("rope", std::to_string(positions.size()) + " positions for " + std::to_string(heads.shape[0]) + " rows");
+  if (heads.shape[0] != places.shape[0]) {
+    fail("rope", std::to_string(places.shape[0]) + " positions for " + std::to_string(heads.shape[0]) + " rows");
   }
   if (spec.dims < 0 || spec.dims % 2 != 0 || spec.dims > heads.shape[2]) {
     fail("rope", std::to_string(spec.dims) + " dims to turn in heads of " + std::to_string(heads.shape[2]));
   }
   if (heads.strides[2] != 1 && heads.shape[2] > 1) fail("rope", "the values of a head are not adjacent");
-  prepare_angles(positions, spec);
+  if (angles.shape[1] != spec.dims || (angles.strides[1] != 1 && spec.dims > 1)) {
+    fail("rope", "a row of angles must have a cosine and a sine for each pair, adjacent");
+  }
+  for (std::int64_t t = 0; t < places.shape[0]; ++t) {
+    if (places[t] < 0 || places[t] >= angles.shape[0]) fail("rope", "no angles for position " + std::to_string(places[t]));
+  }
   over_rows(heads.shape[0], heads.shape[1] * spec.dims, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
+      const float* cosines = angles.data + places[t] * angles.strides[0];
       for (std::int64_t h = 0; h < heads.shape[1]; ++h) {
-        kernels_.rotate(&heads(t, h, 0), &cosines_[t * pairs], &sines_[t * pairs], pairs, spec.interleaved);
+        kernels_.rotate(&heads(t, h, 0), cosines, cosines + pairs, pairs, spec.interleaved);
       }
     }
   });

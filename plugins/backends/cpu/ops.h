@@ -7,10 +7,11 @@
 
 namespace patchbay::cpu {
 
-class CpuOps : public Ops {
+class CpuOps : public Ops, public HostProducts {
  public:
   CpuOps(Device& device, const KernelSet& kernels) : device_(device), kernels_(kernels), scratch_(device.concurrency()) {}
   Device& device() override { return device_; }
+  HostProducts& host() override { return *this; }
   void matmul_decoded(TensorRef x, std::int64_t rows, FunctionRef<void(std::int64_t, View<float, 2>)> decode,
                       TensorRef y) override;
   void matmul_stored(TensorRef x, TensorRef w, TensorRef y) override;
@@ -18,7 +19,7 @@ class CpuOps : public Ops {
   void matmul_affine(const Q8Rows& x, const AffineWeight& w, TensorRef y) override;
   void quantize_q8(TensorRef x, std::int8_t* codes, float* scales, std::int32_t* sums) override;
   void rms_norm(TensorRef x, TensorRef weight, float epsilon, TensorRef out) override;
-  void rope(TensorRef x, std::span<const std::int32_t> positions, const RopeSpec& spec) override;
+  void rope(TensorRef x, TensorRef positions, const RopeSpec& spec) override;
   void gated(Gate kind, TensorRef g, TensorRef up, TensorRef out) override;
   void add(TensorRef x, TensorRef y) override;
   std::string_view kernel() const override { return kernels_.name; }
@@ -26,17 +27,12 @@ class CpuOps : public Ops {
  private:
   /// Calls body(first, last) on rows [0, rows), on several threads when rows * row_items is worth waking them.
   template <class F> void over_rows(std::int64_t rows, std::int64_t row_items, F body);
-  void prepare_angles(std::span<const std::int32_t> positions, const RopeSpec& spec);
 
   Device& device_;
   const KernelSet& kernels_;
   std::vector<Buffer> scratch_;        ///< decoded rows, one array per worker
   std::vector<float> offset_factors_;        ///< of the present matmul_affine: (T, blocks)
   std::vector<std::int32_t> starts_;         ///< likewise
-  // The angles of a step are the same in all its layers: kept from call to call, (T, dims / 2).
-  std::vector<std::int32_t> angle_positions_;
-  std::vector<float> angle_frequencies_, cosines_, sines_;
-  float angle_magnitude_ = 0.0f;
 };
 
 }  // namespace patchbay::cpu

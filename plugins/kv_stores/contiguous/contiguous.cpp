@@ -17,6 +17,7 @@ class Contiguous final : public KvStore {
 
   void configure(const KvSpec& spec, Device& device) override {
     spec_ = spec;
+    device_ = &device;
     slab_ = KvSlab(*format_, spec, spec.max_tokens);
     memory_ = device.allocate(spec.max_sequences * spec.layers * slab_.bytes());  // (C1)
     for (int place = spec.max_sequences; place-- > 0;) free_places_.push_back(place);
@@ -28,9 +29,9 @@ class Contiguous final : public KvStore {
     const Sequence& from = sequences_.at(parent);
     Sequence& to = add(child);
     to.committed = from.committed;
-    // The heads of a slab lie max_tokens apart, so a copy of the tokens in use is a copy token by token.
+    if (from.committed == 0) return;
     for (int layer = 0; layer < spec_.layers; ++layer) {
-      for (std::int64_t t = 0; t < from.committed; ++t) slab_.move(slab(from, layer), t, slab(to, layer), t);
+      slab_.move(slab(from, layer), 0, slab(to, layer), 0, from.committed, *device_);
     }
   }
 
@@ -62,7 +63,7 @@ class Contiguous final : public KvStore {
     for (std::size_t i = 0; i < path.size(); ++i) {
       if (path[i] == static_cast<std::int32_t>(i)) continue;  // a prefix of the draft lies where it should
       for (int layer = 0; layer < spec_.layers; ++layer) {
-        slab_.move(slab(sequence, layer), sequence.committed + path[i], slab(sequence, layer), sequence.committed + i);
+        slab_.move(slab(sequence, layer), sequence.committed + path[i], slab(sequence, layer), sequence.committed + i, 1, *device_);
       }
     }
     sequence.committed += static_cast<std::int64_t>(path.size());
@@ -84,6 +85,8 @@ class Contiguous final : public KvStore {
     return {format_->layout(), std::span<const KvSegment>(&segment, length > 0 ? 1 : 0), length};
   }
 
+  KvSlabs slabs(SeqId seq) override { return {slab_.shape(), std::span<std::byte* const>(&sequences_.at(seq).slab, 1)}; }
+
   std::int64_t length(SeqId seq) const override { return sequences_.at(seq).committed; }
 
   KvUsage usage() const override {
@@ -99,6 +102,7 @@ class Contiguous final : public KvStore {
  private:
   struct Sequence : CachedSequence {
     int place = 0;                    ///< which of the max_sequences regions
+    std::byte* slab = nullptr;        ///< its first layer's
     std::vector<KvSegment> segments;  ///< one per layer, behind the views that were handed out
   };
 
@@ -110,6 +114,7 @@ class Contiguous final : public KvStore {
     Sequence& sequence = sequences_.add(seq);
     sequence.place = free_places_.back();
     free_places_.pop_back();
+    sequence.slab = slab(sequence, 0);
     sequence.segments.resize(spec_.layers);
     return sequence;
   }
@@ -120,6 +125,7 @@ class Contiguous final : public KvStore {
 
   std::shared_ptr<KvFormat> format_;
   KvSpec spec_;
+  Device* device_ = nullptr;
   KvSlab slab_;
   Buffer memory_;
   std::vector<int> free_places_;

@@ -9,26 +9,33 @@ namespace {
 
 using BlockId = std::int32_t;
 
-/// The blocks: one slab per layer each, taken from the device when first used and kept for reuse.
+/// The blocks: one slab per layer each, taken from the device when first used and kept for reuse; on a GPU, where taking memory
+/// takes time, all at once.
 class BlockPool {
  public:
   BlockPool() = default;
   BlockPool(std::int64_t blocks, int layers, const KvSlab& slab, Device& device)
       : layers_(layers), slab_(slab), device_(&device), memory_(blocks), owners_(blocks, 0) {
     for (BlockId block = static_cast<BlockId>(blocks); block-- > 0;) free_.push_back(block);
+    if (device.is_host()) return;
+    parts_.push_back(device.allocate(blocks * layers_ * slab_.bytes()));
+    for (std::int64_t block = 0; block < blocks; ++block) memory_[block] = parts_.back().data() + block * layers_ * slab_.bytes();
+    touched_ = blocks;
   }
 
   std::int64_t total() const { return static_cast<std::int64_t>(memory_.size()); }
   std::int64_t free() const { return static_cast<std::int64_t>(free_.size()); }
   std::int64_t bytes() const { return touched_ * layers_ * slab_.bytes(); }
   bool shared(BlockId block) const { return owners_[block] > 1; }
-  std::byte* slab(BlockId block, int layer) const { return memory_[block].data() + layer * slab_.bytes(); }
+  std::byte* slab(BlockId block, int layer) const { return memory_[block] + layer * slab_.bytes(); }
+  Device& device() const { return *device_; }
 
   /// A block of one's own. The caller has seen that one is free.
   BlockId take() {
     const BlockId block = free_.back();
-    if (memory_[block].size() == 0) {
-      memory_[block] = device_->allocate(layers_ * slab_.bytes());
+    if (!memory_[block]) {
+      parts_.push_back(device_->allocate(layers_ * slab_.bytes()));
+      memory_[block] = parts_.back().data();
       ++touched_;
     }
     free_.pop_back();
@@ -44,7 +51,8 @@ class BlockPool {
   std::int64_t layers_ = 0, touched_ = 0;
   KvSlab slab_;
   Device* device_ = nullptr;
-  std::vector<Buffer> memory_;
+  std::vector<std::byte*> memory_;    ///< of each block; null: not taken yet
+  std::vector<Buffer> parts_;         ///< what owns it
   std::vector<std::int32_t> owners_;  ///< sequences whose tables name the block
   std::vector<BlockId> free_;         ///< the last one freed is the next one taken: its memory is there already
 };
@@ -119,7 +127,8 @@ class Paged final : public KvStore {
       const std::int64_t from = sequence.committed + path[i], to = sequence.committed + static_cast<std::int64_t>(i);
       if (from == to) continue;
       for (int layer = 0; layer < spec_.layers; ++layer) {
-        slab_.move(slab_of(sequence, from, layer), from % block_size_, slab_of(sequence, to, layer), to % block_size_);
+        slab_.move(slab_of(sequence, from, layer), from % block_size_, slab_of(sequence, to, layer), to % block_size_, 1,
+                   pool_.device());
       }
     }
     sequence.committed += static_cast<std::int64_t>(path.size());
@@ -147,6 +156,13 @@ class Paged final : public KvStore {
     return {format_->layout(), segments, length};
   }
 
+  KvSlabs slabs(SeqId seq) override {
+    Sequence& sequence = sequences_.at(seq);
+    sequence.slabs.clear();
+    for (const BlockId block : sequence.table) sequence.slabs.push_back(pool_.slab(block, 0));
+    return {slab_.shape(), sequence.slabs};
+  }
+
   std::int64_t length(SeqId seq) const override { return sequences_.at(seq).committed; }
 
   KvUsage usage() const override {
@@ -172,6 +188,7 @@ class Paged final : public KvStore {
   struct Sequence : CachedSequence {
     std::vector<BlockId> table;                    ///< slot s lies in block table[s / block_size]
     std::vector<std::vector<KvSegment>> segments;  ///< per layer, behind the views that were handed out
+    std::vector<std::byte*> slabs;                 ///< likewise, behind slabs()
   };
 
   std::int64_t blocks_for(std::int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }  // (P1)
@@ -185,7 +202,7 @@ class Paged final : public KvStore {
     const BlockId shared = sequence.table[index], copy = pool_.take();
     const std::int64_t tokens = std::min<std::int64_t>(block_size_, sequence.committed - index * block_size_);
     for (int layer = 0; layer < spec_.layers; ++layer) {
-      for (std::int64_t t = 0; t < tokens; ++t) slab_.move(pool_.slab(shared, layer), t, pool_.slab(copy, layer), t);
+      slab_.move(pool_.slab(shared, layer), 0, pool_.slab(copy, layer), 0, tokens, pool_.device());
     }
     sequence.table[index] = copy;
     pool_.release(shared);

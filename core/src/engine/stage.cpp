@@ -1,0 +1,137 @@
+#include "engine/stage.h"
+
+#include <algorithm>
+
+#include "device_rows.h"
+
+namespace patchbay {
+
+Stage::Stage(const ModelSpec& spec, const ModelWeights& weights, const StageParts& parts, std::int64_t max_tokens, ActivationMode mode)
+    : spec_(spec), weights_(weights), first_(parts.first), count_(parts.count), ops_(*parts.ops), store_(*parts.store),
+      type_(ops_.device().activations()), inputs_(ops_.device()), activation_(mode, ops_), feed_forward_(spec, ops_, activation_),
+      attention_(*parts.attention, store_, ops_) {
+  for (const Rope& rope : spec.ropes) ropes_.emplace_back(rope, max_tokens, ops_);
+}
+
+void Stage::begin(const StepPlan& plan) {
+  rows_ = static_cast<std::int64_t>(plan.tokens.size());
+  inputs_.load(plan, store_);
+  for (RotaryEmbedding& rope : ropes_) rope.prepare(plan.positions);
+  if (rows_ <= capacity_) return;
+  capacity_ = rows_;
+  const auto room = [&](std::int64_t cols) { return ops_.device().allocate(rows_ * cols * bytes_of(type_)); };
+  x_ = room(spec_.hidden);
+  norm_ = room(spec_.hidden);
+  projected_ = room(spec_.hidden);
+  q_ = room(static_cast<std::int64_t>(spec_.heads) * spec_.head_size);
+  heads_ = room(static_cast<std::int64_t>(spec_.heads) * spec_.head_size);
+  k_ = room(static_cast<std::int64_t>(spec_.kv_heads) * spec_.head_size);
+  v_ = room(static_cast<std::int64_t>(spec_.kv_heads) * spec_.head_size);
+  feed_forward_.reserve(rows_);
+}
+
+void Stage::run(const StepPlan& plan) {
+  for (int layer = first_; layer < first_ + count_; ++layer) {
+    attention_block(plan, layer);
+    ffn_block(layer);
+  }
+}
+
+void Stage::saw(std::string_view name, int layer, TensorRef tensor) {
+  if (!probe_) return;
+  if (tensor.device == 0) return probe_->saw(name, layer, tensor);
+  std::vector<float> values;
+  const TensorRef flat = tensor.reshaped({tensor.shape[0], tensor.size() / std::max<std::int64_t>(tensor.shape[0], 1)});
+  TensorRef here = read_rows(flat, values, ops_.device());
+  if (tensor.rank == 3) here = here.reshaped({tensor.shape[0], tensor.shape[1], tensor.shape[2]});
+  probe_->saw(name, layer, here);
+}
+
+void Stage::normalise(TensorRef x, const NormWeights& weights, TensorRef out) {
+  const std::int64_t size = x.shape[1];
+  const TensorRef weight = weights.weight.tensor({size});
+  if (spec_.norm == Norm::rms) return ops_.rms_norm(x, weight, spec_.norm_epsilon, out);
+  ops_.layer_norm(x, weight, weights.bias.tensor({size}), spec_.norm_epsilon, out);
+}
+
+void Stage::attention_block(const StepPlan& plan, int layer) {
+  const BlockWeights& block = weights_.blocks[layer];
+  const TensorRef projected = rows(projected_, spec_.hidden);
+  normalise(x(), block.attention_norm, norm());
+  saw("attention_norm", layer, norm());
+  activation_.reset(norm());
+  project_heads(block, layer);
+  turn_heads(layer);
+  attend(plan, layer);
+  activation_.reset(rows(heads_, static_cast<std::int64_t>(spec_.heads) * spec_.head_size));
+  multiply(block.attention_output, activation_, projected, ops_);
+  saw("attention_output", layer, projected);
+  if (block.attention_post_norm.weight.size() > 0) normalise(projected, block.attention_post_norm, projected);
+  ops_.add(x(), projected);
+  saw("attention_residual", layer, x());
+}
+
+/// q, k and v from the present activation.
+void Stage::project_heads(const BlockWeights& block, int layer) {
+  const std::int64_t size = spec_.head_size;
+  multiply(block.q, activation_, rows(q_, spec_.heads * size), ops_);
+  multiply(block.k, activation_, rows(k_, spec_.kv_heads * size), ops_);
+  multiply(block.v, activation_, rows(v_, spec_.kv_heads * size), ops_);
+  saw("q", layer, heads(q_, spec_.heads));
+  saw("k", layer, heads(k_, spec_.kv_heads));
+  saw("v", layer, heads(v_, spec_.kv_heads));
+  norm_heads(block.q_norm, heads(q_, spec_.heads));
+  norm_heads(block.k_norm, heads(k_, spec_.kv_heads));
+}
+
+/// Each head of each row by itself, where the model has such norms.
+void Stage::norm_heads(const NormWeights& weights, TensorRef x) {
+  if (weights.weight.size() == 0) return;
+  const TensorRef each = x.reshaped({x.shape[0] * x.shape[1], x.shape[2]});
+  normalise(each, weights, each);
+}
+
+void Stage::turn_heads(int layer) {
+  const int rope = spec_.rope_of_layer.empty() ? -1 : spec_.rope_of_layer[layer];
+  if (rope >= 0) {
+    ropes_[rope].apply(heads(q_, spec_.heads), inputs_.positions());
+    ropes_[rope].apply(heads(k_, spec_.kv_heads), inputs_.positions());
+  }
+  saw("q_rope", layer, heads(q_, spec_.heads));
+  saw("k_rope", layer, heads(k_, spec_.kv_heads));
+}
+
+/// Writes this step's keys and values, then attends over the cache.
+void Stage::attend(const StepPlan& plan, int layer) {
+  AttentionSpec spec;
+  spec.heads = spec_.heads;
+  spec.kv_heads = spec_.kv_heads;
+  spec.head_size = spec_.head_size;
+  spec.scale = spec_.attention_scale;
+  spec.window = spec_.windows[layer];
+  spec.soft_cap = spec_.attention_soft_cap;
+  const TensorRef out = heads(heads_, spec_.heads);
+  attention_.write(plan, inputs_, layer - first_, heads(k_, spec_.kv_heads), heads(v_, spec_.kv_heads));
+  if (probe_) {
+    attention_.show(spec, plan, layer - first_, [&](TensorRef k, TensorRef v) {
+      saw("k_cached", layer, k);
+      saw("v_cached", layer, v);
+    });
+  }
+  attention_.attend(spec, plan, inputs_, layer - first_, heads(q_, spec_.heads), out);
+  saw("attention", layer, out);
+}
+
+void Stage::ffn_block(int layer) {
+  const BlockWeights& block = weights_.blocks[layer];
+  const TensorRef projected = rows(projected_, spec_.hidden);
+  normalise(x(), block.ffn_norm, norm());
+  saw("ffn_norm", layer, norm());
+  feed_forward_.run(block, norm(), projected, [&](std::string_view name, TensorRef tensor) { saw(name, layer, tensor); });
+  saw("ffn_output", layer, projected);
+  if (block.ffn_post_norm.weight.size() > 0) normalise(projected, block.ffn_post_norm, projected);
+  ops_.add(x(), projected);
+  saw("block_output", layer, x());
+}
+
+}  // namespace patchbay

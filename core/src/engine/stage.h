@@ -1,0 +1,71 @@
+/// @file stage.h
+/// Consecutive layers of a model on one device: the blocks of the forward pass.
+/// T rows of this step, E hidden size, H query heads, G key/value heads, D head size, F feed-forward size.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/cached_attention.h"
+#include "engine/feed_forward.h"
+#include "engine/model_spec.h"
+#include "engine/rope.h"
+#include "engine/weights.h"
+#include "patchbay/activation.h"
+
+namespace patchbay {
+
+/// What a stage is made of; everything is borrowed.
+struct StageParts {
+  int first = 0, count = 0;  ///< layers [first, first + count) of the model; the store counts its own from 0
+  Ops* ops = nullptr;
+  Attention* attention = nullptr;
+  KvStore* store = nullptr;
+};
+
+class Stage {
+ public:
+  Stage(const ModelSpec& spec, const ModelWeights& weights, const StageParts& parts, std::int64_t max_tokens, ActivationMode mode);
+  /// Makes room for the plan's rows and brings what operations read of it to the device.
+  void begin(const StepPlan& plan);
+  /// Takes x() through the stage's layers.
+  void run(const StepPlan& plan);
+  void normalise(TensorRef x, const NormWeights& weights, TensorRef out);
+  void set_probe(Probe* probe) { probe_ = probe; }
+  /// Shows a tensor to the probe, as floats of the host.
+  void saw(std::string_view name, int layer, TensorRef tensor);
+
+  TensorRef x() const { return rows(x_, spec_.hidden); }        ///< (T,E): what goes from block to block
+  TensorRef norm() const { return rows(norm_, spec_.hidden); }  ///< (T,E): free between blocks
+  const StepInputs& inputs() const { return inputs_; }
+  Activation& activation() { return activation_; }
+  Ops& ops() { return ops_; }
+  std::string kv_path() const { return attention_.kv_path(); }
+
+ private:
+  void attention_block(const StepPlan& plan, int layer);
+  void project_heads(const BlockWeights& block, int layer);
+  void norm_heads(const NormWeights& weights, TensorRef x);
+  void turn_heads(int layer);
+  void attend(const StepPlan& plan, int layer);
+  void ffn_block(int layer);
+  TensorRef rows(const Buffer& buffer, std::int64_t cols) const { return buffer.tensor(type_, {rows_, cols}); }
+  TensorRef heads(const Buffer& buffer, std::int64_t n) const { return buffer.tensor(type_, {rows_, n, spec_.head_size}); }
+
+  const ModelSpec& spec_;
+  const ModelWeights& weights_;
+  int first_, count_;
+  Ops& ops_;
+  KvStore& store_;
+  const DType type_;  ///< of all activations
+  StepInputs inputs_;
+  Activation activation_;
+  FeedForward feed_forward_;
+  CachedAttention attention_;
+  std::vector<RotaryEmbedding> ropes_;
+  Probe* probe_ = nullptr;
+  std::int64_t rows_ = 0, capacity_ = 0;
+  Buffer x_, norm_, q_, k_, v_, heads_, projected_;
+};
+
+}  // namespace patchbay
