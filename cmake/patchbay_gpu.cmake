@@ -1,9 +1,11 @@
 # patchbay_gpu_objects(target file.cu...): compiles CUDA sources for every world of this build and adds them to `target`:
 #   simt           by g++, optimised
-#   simt_checked   by g++, every memory access instrumented (-fsanitize=thread; core answers the calls, libtsan is not linked)
+#   simt_checked   by g++, every memory access and basic block instrumented (-fsanitize=thread, -fsanitize-coverage=trace-pc; core answers
+#                  the calls, libtsan is not linked)
 #   cuda           by nvcc, where PATCHBAY_CUDA is ON
 # g++ compiles a one-line .cpp that defines PATCHBAY_GPU and includes the .cu.
 #   -fno-strict-aliasing   kernels read memory through vector types, as CUDA lets them
+#   -gdwarf-4              addr2line of binutils 2.40 misreads the first lines of a DWARF 5 table
 #   pattern                locals that a kernel forgot to set hold nonsense, not what lay there
 function(patchbay_gpu_objects target)
   foreach(file ${ARGN})
@@ -20,13 +22,13 @@ function(patchbay_gpu_objects target)
     add_library(${target}_${world} OBJECT ${${world}_sources})
     # Not linked with core: its options bring AddressSanitizer, which does not go with -fsanitize=thread.
     target_include_directories(${target}_${world} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} $<TARGET_PROPERTY:patchbay::core,INTERFACE_INCLUDE_DIRECTORIES>)
-    target_compile_options(${target}_${world} PRIVATE -g1 -ffp-contract=off -fno-strict-aliasing -ftrivial-auto-var-init=pattern -Wno-unknown-pragmas)
+    target_compile_options(${target}_${world} PRIVATE -g1 -gdwarf-4 -ffp-contract=off -fno-strict-aliasing -ftrivial-auto-var-init=pattern -Wno-unknown-pragmas)
     patchbay_warnings(${target}_${world})
     set_target_properties(${target}_${world} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${world}>)
   endforeach()
   target_compile_options(${target}_simt PRIVATE -O2)
-  target_compile_options(${target}_simt_checked PRIVATE -O1 -fsanitize=thread -fno-sanitize=address --param=tsan-instrument-func-entry-exit=0
+  target_compile_options(${target}_simt_checked PRIVATE -O1 -fsanitize=thread -fsanitize-coverage=trace-pc -fno-sanitize=address --param=tsan-instrument-func-entry-exit=0
     -Wno-tsan)
   if(PATCHBAY_CUDA)
     add_library(${target}_cuda OBJECT ${cuda_sources})

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "gpu/checks.h"
+#include "gpu/observer.h"
 #include "gpu/state.h"
 
 namespace patchbay::gpu::emulator {
@@ -27,7 +28,10 @@ void async_copy(void* to, const void* from, int bytes, int from_bytes, CallSite 
   if (from_bytes < 0 || from_bytes > bytes) fail("cp.async at " + text_of(site) + ": " + std::to_string(from_bytes) + " of " + std::to_string(bytes) + " bytes");
   const AsyncCopy copy{to, from, bytes, from_bytes, thread.committed_groups, __builtin_return_address(0)};
   // The write may happen from here on.
-  if (w.launch->call->checked) check_access(w, thread, to, static_cast<std::size_t>(bytes), AccessKind::async_write, copy.pc);
+  if (w.launch->call->checked) {
+    check_access(w, thread, to, static_cast<std::size_t>(bytes), AccessKind::async_write, copy.pc);
+    if (observer) observer->async_copy(thread, copy);
+  }
   if (emulator_options().order == Order::random && next_random(w) >> 40 & 1) do_copy(w, thread, copy);
   else thread.copies.push_back(copy);
 }

@@ -177,18 +177,18 @@ void join_threads(const Block& block, Thread* const* threads, std::size_t count)
   }
 }
 
-void check_access(Worker& w, Thread& thread, const void* address, std::size_t bytes, AccessKind kind, const void* pc) {
+Space check_access(Worker& w, Thread& thread, const void* address, std::size_t bytes, AccessKind kind, const void* pc) {
   Access a{w, thread, static_cast<const char*>(address), bytes, kind, pc, "global", {}};
   const Fibre& own = *thread.fibre;
-  if (static_cast<std::size_t>(a.address - own.base) < own.size) return;  // local memory
+  if (static_cast<std::size_t>(a.address - own.base) < own.size) return Space::local;
   const Block& block = *thread.block;
-  if (a.address >= block.arena && a.address < block.arena + kArenaBytes) return check_shared(a);
+  if (a.address >= block.arena && a.address < block.arena + kArenaBytes) return check_shared(a), Space::shared;
   if (!last_found || !last_found->contains(address)) last_found = DeviceMemory::instance().find(address);
-  if (last_found) return check_global(a, *last_found);
+  if (last_found) return check_global(a, *last_found), Space::global;
   const KernelCall& call = *w.launch->call;
   const char* arguments = static_cast<const char*>(call.arguments.get());
-  if (a.address >= arguments && a.address < arguments + call.argument_bytes) return;
-  if (is_module_data(address)) return;
+  if (a.address >= arguments && a.address < arguments + call.argument_bytes) return Space::arguments;
+  if (is_module_data(address)) return Space::constant;
   refuse(a, std::string(a.verb()) + " of memory that is not the device's (a host pointer was passed to the kernel, or an index is far off)",
          "allocate it with gpu::device_alloc()");
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "gpu/device_memory.h"
+#include "gpu/observer.h"
 #include "gpu/state.h"
 
 namespace patchbay::gpu::emulator {
@@ -14,8 +15,8 @@ void begin_checked_launch();
 void begin_checked_block(Block& block);
 /// These threads of a block have met: each has now seen all that the others did.
 void join_threads(const Block& block, Thread* const* threads, std::size_t count);
-/// Ends the launch with a report when `thread` may not touch these bytes so.
-void check_access(Worker& w, Thread& thread, const void* address, std::size_t bytes, AccessKind kind, const void* pc);
+/// Ends the launch with a report when `thread` may not touch these bytes so. @return where they lie.
+Space check_access(Worker& w, Thread& thread, const void* address, std::size_t bytes, AccessKind kind, const void* pc);
 [[noreturn]] void refuse_misaligned(Worker& w, const void* address, std::size_t bytes, AccessKind kind, const void* pc);
 void forget_shadow(Allocation& allocation);
 

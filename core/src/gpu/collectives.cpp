@@ -1,14 +1,40 @@
 // Barriers of a block and operations of a warp. Who arrives waits; the last to arrive does the work for all and wakes them.
+#include <bit>
 #include <cstring>
 
 #include "gpu/checks.h"
+#include "gpu/observer.h"
 #include "gpu/state.h"
 
 namespace patchbay::gpu::emulator {
 namespace {
 
+/// Every warp with threads in the barrier has executed it.
+void observe_barrier(const Barrier& barrier) {
+  std::uint32_t warps = 0;
+  for (const Thread* thread : barrier.waiting) warps |= 1u << thread->rank / 32;
+  for (int i = 0; i < std::popcount(warps); ++i) observer->operation(Instruction::barrier, barrier.operation, 0);
+  observer->threads_meet(barrier.waiting);
+}
+
+Instruction instruction(WarpOperation kind) {
+  switch (kind) {
+    case WarpOperation::sync: return Instruction::syncwarp;
+    case WarpOperation::shuffle: return Instruction::shuffle;
+    case WarpOperation::vote: return Instruction::vote;
+    case WarpOperation::reduce: return Instruction::reduce;
+    case WarpOperation::match: return Instruction::match;
+    case WarpOperation::ldmatrix: return Instruction::ldmatrix;
+    case WarpOperation::mma: break;
+  }
+  return Instruction::mma;
+}
+
 void wake(Worker& w, Barrier& barrier) {
-  if (w.launch->call->checked) join_threads(*barrier.waiting[0]->block, barrier.waiting.data(), barrier.waiting.size());
+  if (w.launch->call->checked) {
+    join_threads(*barrier.waiting[0]->block, barrier.waiting.data(), barrier.waiting.size());
+    if (observer) observe_barrier(barrier);
+  }
   for (Thread* thread : barrier.waiting) {
     thread->sum = barrier.sum;
     make_ready(w, thread);
@@ -38,7 +64,13 @@ void complete_gatherings(Worker& w, Warp& warp) {
     std::size_t count = 0;
     for (int lane = 0; lane < 32; ++lane)
       if (gathering.arrived >> lane & 1) lanes[count++] = warp.lanes[lane];
-    if (gathering.what.orders_memory && w.launch->call->checked && count) join_threads(*lanes[0]->block, lanes, count);
+    if (w.launch->call->checked && count) {
+      if (gathering.what.orders_memory) join_threads(*lanes[0]->block, lanes, count);
+      if (observer) {
+        observer->operation(instruction(gathering.what.kind), gathering.what.name, gathering.what.flops);
+        observer->threads_meet({lanes, count});
+      }
+    }
     for (std::size_t k = 0; k < count; ++k) make_ready(w, lanes[k]);
   }
 }

@@ -2,16 +2,26 @@
 #include <cstdint>
 
 #include "gpu/checks.h"
+#include "gpu/observer.h"
 
 namespace patchbay::gpu::emulator {
 namespace {
+
+Instruction instruction(Space space, AccessKind kind) {
+  const bool shared = space == Space::shared;
+  if (space == Space::constant) return Instruction::constant_load;
+  if (kind == AccessKind::atomic) return shared ? Instruction::shared_atomic : Instruction::global_atomic;
+  if (kind == AccessKind::read) return shared ? Instruction::shared_load : Instruction::global_load;
+  return shared ? Instruction::shared_store : Instruction::global_store;
+}
 
 inline void note(const void* address, std::size_t bytes, AccessKind kind, bool aligned, const void* pc) {
   Worker* w = worker;
   if (!w || w->quiet || !w->current || !w->launch->call->checked) return;
   w->quiet = true;
   if (aligned && reinterpret_cast<std::uintptr_t>(address) % bytes) refuse_misaligned(*w, address, bytes, kind, pc);
-  check_access(*w, *w->current, address, bytes, kind, pc);
+  const Space space = check_access(*w, *w->current, address, bytes, kind, pc);
+  if (observer) observer->access(*w->current, space, instruction(space, kind), address, bytes, pc);
   w->quiet = false;
   if (const int one_in = emulator_options().preempt_one_in; one_in > 0 && next_random(*w) % static_cast<unsigned>(one_in) == 0) yield();
 }
@@ -30,7 +40,9 @@ void note_lane_access(int lane, const void* pointer, std::size_t bytes, bool wri
   const AccessKind kind = write ? AccessKind::write : AccessKind::read;
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes)
     fail("lane " + std::to_string(lane) + " gives an address that is not aligned to " + std::to_string(bytes) + " bytes");
-  if (w.launch->call->checked) check_access(w, thread, pointer, bytes, kind, thread.pc);
+  if (!w.launch->call->checked) return;
+  const Space space = check_access(w, thread, pointer, bytes, kind, thread.pc);
+  if (observer) observer->access(thread, space, Instruction::ldmatrix, pointer, bytes, thread.pc);
 }
 
 }  // namespace patchbay::gpu::emulator
@@ -59,6 +71,11 @@ using patchbay::gpu::emulator::note;
     return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                            \
   }
 extern "C" {
+// Put at the start of every basic block by -fsanitize-coverage=trace-pc.
+PATCHBAY_API void __sanitizer_cov_trace_pc() {
+  using namespace patchbay::gpu::emulator;
+  if (observer && worker && !worker->quiet && worker->current) observer->basic_block(*worker->current, PATCHBAY_PC);
+}
 PATCHBAY_API void __tsan_init() {}
 PATCHBAY_API void __tsan_func_entry(void*) {}
 PATCHBAY_API void __tsan_func_exit() {}

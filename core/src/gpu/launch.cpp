@@ -6,6 +6,7 @@
 
 #include "gpu/checks.h"
 #include "gpu/device_memory.h"
+#include "gpu/observer.h"
 #include "gpu/source_line.h"
 #include "gpu/state.h"
 #include "patchbay/error.h"
@@ -97,6 +98,8 @@ void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall&
   const DeviceMemory::Open access;
   Worker& own = worker_of_this_thread();
   if (own.launch) throw Error("kernel " + kernel_name(call.function), "a kernel launches a kernel", "launches from the host only");
+  Observer* const watching = call.checked ? observer : nullptr;
+  if (watching) watching->launch_begins(launch);
   {
     // The checks of a launch are one OS thread's business.
     const std::size_t extra = call.checked ? 0 : std::min<std::size_t>(static_cast<std::size_t>(options.os_threads), launch.blocks) - 1;
@@ -109,6 +112,7 @@ void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall&
       });
     run_blocks(own, launch);
   }
+  if (watching) watching->launch_ends(launch, !launch.problem.empty());
   if (!launch.problem.empty()) throw Error(launch.where, launch.problem, {}, launch.remedy);
 }
 

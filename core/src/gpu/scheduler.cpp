@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "gpu/checks.h"
+#include "gpu/observer.h"
 #include "gpu/sanitizer.h"
 #include "gpu/source_line.h"
 #include "gpu/state.h"
@@ -16,6 +17,7 @@ PATCHBAY_API constinit thread_local dim3 blockDim{1, 1, 1}, gridDim{1, 1, 1};
 namespace patchbay::gpu::emulator {
 
 constinit thread_local Worker* worker = nullptr;
+constinit thread_local Observer* observer = nullptr;
 
 std::uint64_t next_random(Worker& w) {
   w.random ^= w.random << 13;
@@ -63,6 +65,7 @@ Thread* run_thread(Worker& w) {
     w.launch->call->run(w.launch->call->arguments.get());
     finish_copies(thread, thread.committed_groups + 1);
     thread.done = true;
+    if (observer && w.launch->call->checked) observer->thread_ends(thread);
     end_barriers(w, thread);
     Thread* next = take_ready(w);
     if (!next)
@@ -119,6 +122,7 @@ void begin_block(const Launch& launch, Block& block, std::size_t number, int slo
     thread.warp->members |= 1u << (rank % 32);
   }
   for (auto& warp : block.warps) warp.exited = ~warp.members;  // lanes past the end of the block
+  if (observer && launch.call->checked) observer->block_begins(block);
 }
 
 /// What still runs after an error is dropped as it stands.

@@ -4,11 +4,12 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <mutex>
-#include <sstream>
+#include <utility>
 #include <vector>
 
 namespace patchbay::gpu::emulator {
@@ -43,10 +44,15 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
-std::vector<std::string> addr2line(const std::string& flags, const Module& module, std::uintptr_t offset) {
-  char number[32];
-  std::snprintf(number, sizeof number, " 0x%llx", static_cast<unsigned long long>(offset));
-  const std::string command = "addr2line " + flags + " -e " + quoted(module.path) + number + " 2>/dev/null";
+/// What addr2line prints for offsets of a module.
+std::vector<std::string> addr2line(const std::string& flags, const Module& module, std::span<const std::uintptr_t> offsets) {
+  std::string command = "addr2line " + flags + " -e " + quoted(module.path);
+  for (const std::uintptr_t offset : offsets) {
+    char number[32];
+    std::snprintf(number, sizeof number, " 0x%llx", static_cast<unsigned long long>(offset));
+    command += number;
+  }
+  command += " 2>/dev/null";
   std::vector<std::string> lines;
   if (FILE* output = popen(command.c_str(), "r")) {
     char line[4096];
@@ -73,16 +79,6 @@ std::string fallback(const Module& module, std::uintptr_t offset) {
   return file_name(module.path) + text;
 }
 
-/// `compute(key)`, once for each key.
-template <class Compute>
-std::string remembered(const void* key, Compute compute) {
-  static std::mutex mutex;
-  static std::map<const void*, std::string> known;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(key);
-  return found != known.end() ? found->second : known[key] = compute(key);
-}
-
 /// "void a::(anonymous namespace)::gemm<__half>(__half const*, int)" to "gemm<__half>".
 std::string short_name(const std::string& name) {
   int depth = 0;
@@ -102,31 +98,74 @@ std::string short_name(const std::string& name) {
 
 }  // namespace
 
-std::string source_line(const void* pc) {
-  return remembered(pc, [](const void* address) {
-    const Module module = module_of(address);
-    if (!module.base) return std::string("?");
-    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - module.base - 1;  // inside the call
-    std::string best;
-    for (const auto& line : addr2line("-i", module, offset)) {
-      if (line.find("?") == 0 || line.find(":?") != std::string::npos) continue;
-      best = line;
-      if (!is_ours(line)) break;
-    }
-    if (best.empty()) return fallback(module, offset);
-    best = file_name(best);
-    return best.substr(0, best.find(' '));  // without "(discriminator 2)"
-  });
+namespace {
+
+/// From the frames of one address, the innermost first.
+SourceLine line_of(std::span<const std::string> frames, const Module& module, std::uintptr_t offset) {
+  SourceLine line;
+  for (const std::string& frame : frames) {
+    if (frame.find("?") == 0 || frame.find(":?") != std::string::npos) continue;
+    if (line.text.empty()) line.emulators = is_ours(frame);
+    line.text = frame;
+    if (!is_ours(frame)) break;
+  }
+  if (line.text.empty()) return {fallback(module, offset), false};
+  line.text = file_name(line.text);
+  line.text = line.text.substr(0, line.text.find(' '));  // without "(discriminator 2)"
+  return line;
 }
 
+/// Looks up addresses of one module, by one call of addr2line.
+void look_up(const Module& module, std::span<const void* const> addresses, std::map<const void*, SourceLine>& known) {
+  std::vector<std::uintptr_t> offsets;
+  for (const void* address : addresses) offsets.push_back(reinterpret_cast<std::uintptr_t>(address) - module.base - 1);  // inside the call
+  const auto printed = addr2line("-a -i", module, offsets);  // -a: each address's frames follow a line "0x..."
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    if (at < printed.size()) ++at;
+    const std::size_t begin = at;
+    while (at < printed.size() && !printed[at].starts_with("0x")) ++at;
+    known[addresses[i]] = line_of(std::span(printed).subspan(begin, at - begin), module, offsets[i]);
+  }
+}
+
+std::mutex mutex;
+
+}  // namespace
+
+std::vector<SourceLine> source_lines(std::span<const void* const> pcs) {
+  static std::map<const void*, SourceLine> known;
+  const std::lock_guard lock(mutex);
+  std::map<std::string, std::pair<Module, std::vector<const void*>>> wanted;
+  for (const void* pc : pcs) {
+    if (known.contains(pc)) continue;
+    const Module module = module_of(pc);
+    known[pc] = {"?", false};
+    if (!module.base) continue;
+    auto& [its_module, addresses] = wanted[module.path];
+    its_module = module;
+    addresses.push_back(pc);
+  }
+  constexpr std::size_t kAtOnce = 1000;  // arguments of one command
+  for (const auto& [path, work] : wanted)
+    for (std::size_t i = 0; i < work.second.size(); i += kAtOnce)
+      look_up(work.first, std::span(work.second).subspan(i, std::min(kAtOnce, work.second.size() - i)), known);
+  std::vector<SourceLine> lines;
+  for (const void* pc : pcs) lines.push_back(known[pc]);
+  return lines;
+}
+std::string source_line(const void* pc) { return source_lines({&pc, 1})[0].text; }
+
 std::string kernel_name(const void* function) {
-  return remembered(function, [](const void* address) {
-    const Module module = module_of(address);
-    if (!module.base) return std::string("?");
-    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - module.base;
-    const auto lines = addr2line("-f -C", module, offset);
-    return lines.empty() || lines[0].find("?") == 0 ? fallback(module, offset) : short_name(lines[0]);
-  });
+  static std::map<const void*, std::string> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(function);
+  if (found != known.end()) return found->second;
+  const Module module = module_of(function);
+  if (!module.base) return known[function] = "?";
+  const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(function) - module.base;
+  const auto lines = addr2line("-f -C", module, {&offset, 1});
+  return known[function] = lines.empty() || lines[0].find("?") == 0 ? fallback(module, offset) : short_name(lines[0]);
 }
 
 }  // namespace patchbay::gpu::emulator

@@ -46,7 +46,7 @@ void multiply_matrices(Sum (&d)[4], const std::uint32_t (&a)[4], const std::uint
                 "8-bit integers are summed in int, floats in float");
   struct Lane { Sum* d; const std::uint32_t *a, *b; } lane{d, a, b};
   constexpr int kPerRegister = 4 / static_cast<int>(sizeof(T)), kDepth = 8 * kPerRegister;
-  constexpr const char* kName = kDepth == 16 ? "mma.m16n8k16" : "mma.m16n8k32";
+  constexpr const char* kName = kDepth == 16 ? "mma.m16n8k16" : std::is_same_v<T, signed char> ? "mma.m16n8k32.s8" : "mma.m16n8k32.f8";
   emulator::warp_collective(~0u, {kName, emulator::WarpOperation::mma, false, 2 * 16 * 8 * kDepth}, &lane,
                             [](void** lanes, unsigned active) {
     if (active != ~0u) emulator::fail("mma needs all 32 lanes");
