@@ -40,7 +40,7 @@ class PATCHBAY_API Tokenizer {
   virtual Token bos() const = 0;  ///< -1: none
   virtual Token eos() const = 0;
   virtual bool is_end_of_generation(Token token) const = 0;
-  /// False for a model whose folder has no tokenizer.json: its tokens are numbers alone, and what turns text into tokens or back is an Error.
+  /// False for a folder without tokenizer.json and a GGUF file without a tokenizer: tokens are numbers alone, and what turns text into tokens or back is an Error.
   virtual bool knows_text() const { return true; }
 
   /// The pieces, joined: part of a text.

@@ -2,8 +2,7 @@
 // are llama.cpp's.
 #include <fmt/format.h>
 
-#include <functional>
-#include <map>
+#include <algorithm>
 
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/readers.h"
@@ -50,17 +49,26 @@ KnownPreTokenizer falcon() {
            pre_tokenizers::Split{{R"(\p{N})", false}, SplitBehavior::contiguous}, pre_tokenizers::Split{{"[0-9][0-9][0-9]", false}}}};
 }
 
-const std::map<std::string_view, std::function<KnownPreTokenizer()>, std::less<>>& kinds() {
-  static const std::map<std::string_view, std::function<KnownPreTokenizer()>, std::less<>> known = {
-      {"gpt-2", [] { return cut_by({kGpt2Pattern}); }},
-      {"llama-bpe", [] { return cut_by({kLlama3}, true, true); }},
-      {"smollm", [] { return cut_by({kDigit, kGpt2Pattern}); }},
-      {"starcoder", [] { return cut_by({kDigit, kGpt2Pattern}); }},
-      {"qwen2", [] { return cut_by({kQwen2}); }},
-      {"deepseek-llm", [] { return cut_by({kLineBreak, kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kDeepSeekEastAsian, kDigit}); }},
-      {"deepseek-coder", [] { return cut_by({kLineBreak, R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekEastAsian, kDigit}); }},
-      {"deepseek-v3", [] { return cut_by({R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)", kDeepSeekV3}); }},
-      {"falcon", falcon},
+/// Names that stand for one rule; the first is the one that is written. The others are those that llama.cpp reads in the same way
+/// (tests/golden/pre_tokenizers/names.py asks it).
+struct Kind {
+  std::vector<std::string_view> names;
+  KnownPreTokenizer rule;
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> known = {
+      {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4", "gigachat", "mellum", "a.x-4.0", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de"},
+       cut_by({kGpt2Pattern})},
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}, cut_by({kLlama3}, true, true)},
+      {{"smaug-bpe", "dbrx", "chatglm-bpe"}, cut_by({kLlama3})},
+      {{"glm4"}, cut_by({kLlama3}, true)},
+      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}, cut_by({kDigit, kGpt2Pattern})},
+      {{"qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan"}, cut_by({kQwen2})},
+      {{"deepseek-llm"}, cut_by({kLineBreak, kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kDeepSeekEastAsian, kDigit})},
+      {{"deepseek-coder"}, cut_by({kLineBreak, R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekEastAsian, kDigit})},
+      {{"deepseek-v3", "hunyuan-dense"}, cut_by({R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)", kDeepSeekV3})},
+      {{"falcon"}, falcon()},
   };
   return known;
 }
@@ -69,13 +77,14 @@ const std::map<std::string_view, std::function<KnownPreTokenizer()>, std::less<>
 
 std::vector<std::string> known_pre_tokenizers() {
   std::vector<std::string> names;
-  for (const auto& [name, unused] : kinds()) names.emplace_back(name);
+  for (const Kind& kind : kinds()) names.insert(names.end(), kind.names.begin(), kind.names.end());
   return names;
 }
 
 KnownPreTokenizer known_pre_tokenizer(std::string_view name, const std::string& where) {
-  const auto found = kinds().find(name);
-  if (found != kinds().end()) return found->second();
+  for (const Kind& kind : kinds()) {
+    if (std::ranges::find(kind.names, name) != kind.names.end()) return kind.rule;
+  }
   throw Error(where, fmt::format("unknown pre-tokenizer '{}'", escaped(name, 60)), fmt::format("{}", fmt::join(known_pre_tokenizers(), ", ")));
 }
 

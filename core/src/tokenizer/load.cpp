@@ -59,10 +59,12 @@ std::optional<JsonFile> generation_config(const fs::path& folder) {
   return std::nullopt;
 }
 
-/// A model's tokens without their texts.
+/// A model's tokens without their texts: of a folder without tokenizer.json, or of a GGUF file without a key of a tokenizer.
 class Numbers final : public Tokenizer {
  public:
-  Numbers(const ModelFile& model, int size) : where_(escaped(model.folder()) + "/tokenizer.json"), size_(size) {
+  Numbers(const ModelFile& model, int size) : gguf_(model.form() == FileForm::gguf), size_(size) {
+    where_ = gguf_ ? escaped(model.path()) : escaped(model.folder()) + "/tokenizer.json";
+    if (gguf_) return;
     TokenizerDescription description;
     if (const auto config = generation_config(model.folder())) read_generation_config(*config, description, size);
     ends_ = description.ends;
@@ -79,8 +81,10 @@ class Numbers final : public Tokenizer {
 
  private:
   [[noreturn]] void refuse() const {
-    throw Error(where_, "no such file: the model's tokens have no texts", "", "add the file, or use token numbers (--tokens, --json)");
+    throw Error(where_, gguf_ ? "holds no tokenizer: the model's tokens have no texts" : "no such file: the model's tokens have no texts", "",
+                gguf_ ? "use token numbers (--tokens, --json)" : "add the file, or use token numbers (--tokens, --json)");
   }
+  bool gguf_;
   std::string where_;
   int size_;
   std::vector<Token> ends_;
@@ -126,10 +130,15 @@ std::vector<Token> encode_from(const std::string& place, const Tokenizer& tokeni
   }
 }
 
+bool has_gguf_tokenizer(const ModelFile& file) {
+  return std::ranges::any_of(file.metadata(), [](const MetaEntry& entry) { return entry.key.starts_with("tokenizer."); });
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file) {
+  const bool has_texts = file.form() == FileForm::gguf ? has_gguf_tokenizer(file) : fs::exists(file.folder() + "/tokenizer.json");
+  if (!has_texts) return std::make_unique<Numbers>(file, read_model_spec(file).vocabulary);
   if (file.form() == FileForm::gguf) return make_tokenizer(read_gguf_tokenizer(file), escaped(file.path()));
-  const ModelSpec spec = read_model_spec(file);
-  if (!fs::exists(file.folder() + "/tokenizer.json")) return std::make_unique<Numbers>(file, spec.vocabulary);
+  read_model_spec(file);  // refuses what is no whole model
   return load_tokenizer(file.folder());
 }
 

@@ -10,6 +10,8 @@
 
 namespace patchbay {
 
+/// Whether a GGUF file has any key of a tokenizer: without one its tokens are numbers alone.
+bool has_gguf_tokenizer(const ModelFile& file);
 /// `tokenizer.ggml.*` of a GGUF file. @throws Error.
 PATCHBAY_API TokenizerDescription read_gguf_tokenizer(const ModelFile& file);
 /// Of a folder: tokenizer.json, with what tokenizer_config.json and generation_config.json say. @throws Error.
@@ -34,8 +36,8 @@ struct KnownPreTokenizer {
   bool whole_pieces = false;  ///< "ignore_merges"
   bool add_bos = false;       ///< where the file does not say
 };
-/// All names.
-std::vector<std::string> known_pre_tokenizers();
+/// All names; of those that stand for one rule the one to write comes first.
+PATCHBAY_API std::vector<std::string> known_pre_tokenizers();
 /// @throws Error at `where` for an unknown name, listing the known ones.
 PATCHBAY_API KnownPreTokenizer known_pre_tokenizer(std::string_view name, const std::string& where);
 

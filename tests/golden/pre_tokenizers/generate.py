@@ -24,7 +24,9 @@ def split(pattern):
 KINDS = {
     "gpt-2": ByteLevel(add_prefix_space=False, use_regex=True),
     "smollm": Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)]),
+    "starcoder": Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)]),
     "llama-bpe": split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + TAIL),
+    "smaug-bpe": split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + TAIL),  # SmolLM3's: Llama 3's pattern without ignore_merges
     "qwen2": split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + TAIL),
 }
 PARTS = list("abcXYZ 012 \n\r\t'.,!?-_") + [

@@ -312,12 +312,13 @@ def sentencepiece_models(lines):
 
 
 GGUF_PRE = {"gpt2": "gpt-2", "smollm": "smollm", "deepseek_llm": "deepseek-llm", "deepseek_coder": "deepseek-coder", "deepseek_v3": "deepseek-v3",
-            "falcon": "falcon", "llama3": "llama-bpe"}
+            "falcon": "falcon", "llama3": "llama-bpe", "qwen2": "qwen2"}
 
 
 def plain_added(tokenizer):
-    """The same tokenizer with what GGUF can say of added tokens: no stripping, no single words."""
+    """The same tokenizer with what GGUF can say: of added tokens no stripping and no single words, and no normalizer."""
     data = json.loads(tokenizer.to_str())
+    data["normalizer"] = None
     for added in data["added_tokens"]:
         added.update(lstrip=False, rstrip=False, single_word=False, normalized=False)
     return Tokenizer.from_str(json.dumps(data))
