@@ -177,7 +177,7 @@ void add_convert(CLI::App& app, Outcome& outcome) {
                              [](CLI::App& command, ConvertCommandOptions& options) {
                                path(command, "in", options.in, "A Hugging Face folder, or a GGUF file (or its name in configs/models)")->required();
                                path(command, "out", options.out, "What to write: of a folder a GGUF file, of a GGUF file a folder")->required();
-                               command.add_option("--type", options.type, "Of the weight matrices; else as they are stored, quantised ones as f16")
+                               command.add_option("--type", options.type, "Of the weight matrices: f32, f16 or bf16; else as they are stored, quantised ones rounded to f16")
                                    ->check(CLI::IsMember({"f32", "f16", "bf16"}));
                                command.add_flag("--force", options.force, "Replace what is there");
                                json_flag(command, options.json);

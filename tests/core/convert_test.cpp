@@ -10,12 +10,15 @@
 #include <cmath>
 #include <csignal>
 
+#include "chat/chat_files.h"
+#include "convert/gguf_metadata.h"
 #include "convert/moved_tensors.h"
 #include "convert/tokenizer_forms.h"
 #include "gguf_writer.h"
 #include "hf_folder.h"
 #include "json_file.h"
 #include "patchbay/half.h"
+#include "program.h"
 #include "tokenizer.h"
 #include "tokenizer/readers.h"
 #include "writers/gguf_writer.h"
@@ -207,6 +210,205 @@ TEST_CASE("quantised tensors become the values that they stand for") {
   }
 }
 
+namespace {
+
+/// What GGUF says of a golden model, without tensors.
+GgufWriter golden_metadata(const std::string& model) {
+  GgufWriter writer;
+  const Json config = test::golden_model(model)["config"];
+  const std::string architecture(ModelFile::open(test::kArchitectures + model + ".gguf")->string("general.architecture"));
+  writer.text("general.architecture", architecture);
+  add_model_metadata(writer, read_hf_model_spec(config, "config.json"), config, architecture, "config.json");
+  return writer;
+}
+void add_tensor(GgufWriter& writer, const FileTensor& tensor, std::string_view type, const std::string& bytes) {
+  writer.tensor({std::string(tensor.name), find_tensor_type(type), tensor.shape, [bytes](ByteSink sink) { sink(bytes); }});
+}
+
+/// A golden model with its matrices in Q8_0, as GGUF. Returns how many.
+int write_quantised(const std::string& model, const std::string& path) {
+  const auto golden = ModelFile::open(test::kArchitectures + model + ".gguf");
+  GgufWriter writer = golden_metadata(model);
+  int quantised = 0;
+  for (const FileTensor& tensor : golden->tensors()) {
+    const bool blocks = tensor.shape.size() == 2 && tensor.shape[0] % 32 == 0;
+    std::string bytes = bytes_of(tensor);
+    if (blocks) {
+      const std::vector<float> values = test::values_of(tensor);
+      bytes.clear();
+      for (std::size_t begin = 0; begin < values.size(); begin += 32) {  // a scale, then 32 codes
+        float largest = 0;
+        for (std::size_t i = begin; i < begin + 32; ++i) largest = std::max(largest, std::abs(values[i]));
+        const Half scale = to_half(largest / 127);
+        bytes += test::GgufWriter::bytes_of(scale.bits);
+        for (std::size_t i = begin; i < begin + 32; ++i) bytes += static_cast<char>(std::lround(values[i] / to_float(scale)));
+      }
+      ++quantised;
+    }
+    add_tensor(writer, tensor, blocks ? "Q8_0" : tensor.type_name, bytes);
+  }
+  writer.write(path);
+  return quantised;
+}
+
+}  // namespace
+
+TEST_CASE("a quantised file becomes a folder: f32 keeps every value, f16 and bf16 round them, and a note says so") {
+  const Place place;
+  const int quantised = write_quantised("qwen2", place / "q.gguf");
+  REQUIRE(quantised > 10);
+  const auto note = [&](const char* type) { return std::to_string(quantised) + " quantised tensors are rounded to " + type + ": --type f32 keeps every value"; };
+  const std::string no_text = "the GGUF file has no tokenizer: the folder knows no text and no chats";
+  CHECK(convert(place / "q.gguf", place / "usual") == std::vector<std::string>{note("f16"), no_text});
+  CHECK(convert(place / "q.gguf", place / "f16", {"f16", false}) == std::vector<std::string>{note("f16"), no_text});
+  CHECK(convert(place / "q.gguf", place / "bf16", {"bf16", false}) == std::vector<std::string>{note("bf16"), no_text});
+  CHECK(convert(place / "q.gguf", place / "f32", {"f32", false}) == std::vector<std::string>{no_text});
+  const auto exact = ModelFile::open(place / "f32"), half = ModelFile::open(place / "usual"), brain = ModelFile::open(place / "bf16");
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  const std::vector<float> values = test::values_of(*exact->tensor(name));
+  const auto read = [&](const ModelFile& file) { return reinterpret_cast<const std::uint16_t*>(file.tensor(name)->data); };
+  REQUIRE(half->tensor(name)->type_name == "F16");
+  REQUIRE(brain->tensor(name)->type_name == "BF16");
+  int rounded = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float scale_and_code = values[i];
+    CHECK(read(*half)[i] == to_half(scale_and_code).bits);
+    CHECK(read(*brain)[i] == to_bfloat16(scale_and_code).bits);
+    rounded += to_float(to_half(scale_and_code)) != scale_and_code;
+  }
+  CHECK(rounded > 100);
+  convert(place / "f32", place / "again.gguf");
+  const auto again = ModelFile::open(place / "again.gguf"), first = ModelFile::open(place / "q.gguf");
+  const auto codes = bytes_of(*first->tensor("blk.0.ffn_up.weight"));
+  const std::vector<float> back = test::values_of(*again->tensor("blk.0.ffn_up.weight"));
+  Half scale;
+  for (std::size_t i = 0; i < back.size(); ++i) {  // the values are scale times code, nothing else
+    const char* block = codes.data() + i / 32 * 34;
+    std::memcpy(&scale.bits, block, 2);
+    CHECK(back[i] == to_float(scale) * static_cast<float>(static_cast<signed char>(block[2 + i % 32])));
+  }
+}
+
+TEST_CASE("chat templates by name, and sampling settings, go along in both directions") {
+  const Place place;
+  test::write_golden_folder(place / "a", "qwen2");
+  write_tokenizer(place / "a");
+  std::ofstream(place / "a/tokenizer_config.json")
+      << R"({"eos_token": "<|end|>", "chat_template": [{"name": "default", "template": "{{ messages }}"}, {"name": "tool_use", "template": "{{ tools }}"}]})";
+  std::filesystem::create_directory(place / "a/additional_chat_templates");
+  std::ofstream(place / "a/additional_chat_templates/rag-v2.jinja") << "{{ documents }}";
+  std::ofstream(place / "a/generation_config.json")
+      << R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "repetition_penalty": 1.05, "eos_token_id": 63, "transformers_version": "5.0", "max_length": null})";
+  const auto notes = convert(place / "a", place / "a.gguf");
+  CHECK(notes == std::vector<std::string>{"the chat template 'rag-v2' is called rag_v2", "generation_config.json: repetition_penalty left out: GGUF has no words for it"});
+  const auto gguf = ModelFile::open(place / "a.gguf");
+  CHECK(gguf->string("tokenizer.chat_template") == "{{ messages }}");
+  CHECK(gguf->string("tokenizer.chat_template.tool_use") == "{{ tools }}");
+  CHECK(std::get<std::vector<std::string_view>>(gguf->find("tokenizer.chat_templates")->value) == std::vector<std::string_view>{"rag_v2", "tool_use"});
+  CHECK(gguf->real("general.sampling.temp") == Approx(0.6));
+  CHECK(gguf->integer("general.sampling.top_k") == 20);
+
+  CHECK(convert(place / "a.gguf", place / "b").empty());
+  const ChatFiles back = read_chat_files(place / "b");
+  CHECK(back.templates == std::map<std::string, std::string>{{"default", "{{ messages }}"}, {"rag_v2", "{{ documents }}"}, {"tool_use", "{{ tools }}"}});
+  CHECK(choose_template(back, true) == "{{ tools }}");
+  const Json generation = Json::parse(test::read_file(place / "b/generation_config.json"));
+  CHECK(generation["do_sample"] == true);
+  CHECK(generation["temperature"] == 0.6);
+  CHECK(generation["top_k"] == 20);
+  CHECK(generation["top_p"] == 0.95);
+  CHECK_FALSE(generation.contains("min_p"));
+  convert(place / "b", place / "b.gguf");
+  CHECK(read_chat_files(place / "b.gguf").templates == back.templates);
+  convert(place / "b.gguf", place / "a", {"", true});  // a folder of templates is part of a model's folder
+  CHECK(read_chat_files(place / "a").templates == back.templates);
+
+  // Without a default; settings that greedy decoding does not use; names that GGUF cannot tell apart.
+  std::ofstream(place / "b/tokenizer_config.json") << R"({"chat_template": [{"name": "tool_use", "template": "{{ tools }}"}]})";
+  std::ofstream(place / "b/generation_config.json") << R"({"temperature": 0.6})";
+  CHECK(convert(place / "b", place / "c.gguf") == std::vector<std::string>{"generation_config.json: temperature left out: without do_sample it has no effect"});
+  CHECK(ModelFile::open(place / "c.gguf")->find("tokenizer.chat_template") == nullptr);
+  CHECK(ModelFile::open(place / "c.gguf")->find("general.sampling.temp") == nullptr);
+  convert(place / "c.gguf", place / "c");
+  CHECK(read_chat_files(place / "c").templates == std::map<std::string, std::string>{{"tool_use", "{{ tools }}"}});
+  CHECK_FALSE(Json::parse(test::read_file(place / "c/generation_config.json")).contains("do_sample"));
+  std::ofstream(place / "b/tokenizer_config.json") << R"({"chat_template": [{"name": "a-b", "template": "1"}, {"name": "a_b", "template": "2"}]})";
+  CHECK_THAT(test::message_of([&] { convert(place / "b", place / "d.gguf"); }), Contains("GGUF has no words for the chat template 'a_b' beside the others"));
+  CHECK_FALSE(std::filesystem::exists(place / "d.gguf"));
+}
+
+TEST_CASE("sampling settings of a GGUF file that transformers has no words for are named in a note") {
+  const Place place;
+  test::write_golden_folder(place / "a", "qwen2");
+  write_tokenizer(place / "a");
+  convert(place / "a", place / "a.gguf");
+  const auto file = ModelFile::open(place / "a.gguf");
+  GgufWriter writer = golden_metadata("qwen2");
+  const auto tokenizer = read_gguf_tokenizer(*file);
+  add_gguf_tokenizer(writer, tokenizer, tokenizer.vocabulary.size(), "x");
+  writer.f32("general.sampling.xtc_probability", 0.5f);
+  writer.f32("general.sampling.min_p", 0.05f);
+  for (const FileTensor& tensor : file->tensors()) add_tensor(writer, tensor, tensor.type_name, bytes_of(tensor));
+  writer.write(place / "b.gguf");
+  CHECK(convert(place / "b.gguf", place / "b") == std::vector<std::string>{"general.sampling.xtc_probability left out: generation_config.json has no words for it"});
+  CHECK(Json::parse(test::read_file(place / "b/generation_config.json"))["min_p"] == 0.05);
+}
+
+TEST_CASE("a model without a tokenizer: numbers in both forms, said in a note, and computed on") {
+  const Place place;
+  test::write_golden_folder(place / "a", "qwen2");
+  CHECK(convert(place / "a", place / "a.gguf") == std::vector<std::string>{"the folder has no tokenizer.json: the GGUF file knows no text and no chats"});
+  const auto tokenizer = make_tokenizer(*ModelFile::open(place / "a.gguf"));
+  CHECK_FALSE(tokenizer->knows_text());
+  CHECK(tokenizer->size() == 64);
+  CHECK(tokenizer->eos() == -1);
+  CHECK_FALSE(tokenizer->is_end_of_generation(63));
+  CHECK_THAT(test::message_of([&] { tokenizer->encode("a", false, false); }), Contains("a.gguf: holds no tokenizer") && Contains("--tokens"));
+  const auto logits = [&](const std::string& model) {
+    const auto result = test::run_program({"logits", "--model", place / model, "--tokens", "1,2,3", "--top", "3", "--json"});
+    INFO(result.err);
+    CHECK(result.code == 0);
+    return result.out;
+  };
+  CHECK(logits("a.gguf").find("\"logit\"") != std::string::npos);
+  const auto text = test::run_program({"logits", "--model", place / "a.gguf", "--prompt", "A"});
+  CHECK(text.code == 1);
+  CHECK_THAT(text.err, Contains("a.gguf: holds no tokenizer: the model's tokens have no texts; use token numbers"));
+  CHECK(convert(place / "a.gguf", place / "b") == std::vector<std::string>{"the GGUF file has no tokenizer: the folder knows no text and no chats"});
+  CHECK_FALSE(std::filesystem::exists(place / "b/tokenizer.json"));
+  CHECK(logits("b") == logits("a"));
+  check_same_tensors(*ModelFile::open(place / "a"), *ModelFile::open(place / "b"));
+}
+
+TEST_CASE("MXFP4 is refused by the tensor's name, by what computes and by convert") {
+  const Place place;
+  const auto golden = ModelFile::open(test::kArchitectures + "qwen2.gguf");
+  GgufWriter writer = golden_metadata("qwen2");
+  for (const FileTensor& tensor : golden->tensors()) {
+    const bool mxfp4 = tensor.name == "blk.1.ffn_up.weight";  // 48 rows of one block: 17 bytes
+    add_tensor(writer, tensor, mxfp4 ? "MXFP4" : tensor.type_name, mxfp4 ? std::string(48 * 17, '\1') : bytes_of(tensor));
+  }
+  writer.write(place / "x.gguf");
+  const std::string of_convert = test::message_of([&] { convert(place / "x.gguf", place / "x"); });
+  const auto logits = test::run_program({"logits", "--model", place / "x.gguf", "--tokens", "1,2"});
+  CHECK(logits.code == 1);
+  for (const std::string& message : {of_convert, logits.err}) {
+    CHECK_THAT(message, Contains("x.gguf: tensor blk.1.ffn_up.weight has type MXFP4, which is not computed") && Contains("Q4_K"));
+  }
+  CHECK_FALSE(std::filesystem::exists(place / "x"));
+}
+
+TEST_CASE("a GGUF tensor that a folder has no place for is refused, not dropped") {
+  const Place place;
+  const auto golden = ModelFile::open(test::kArchitectures + "llama_linear.gguf");
+  GgufWriter writer = golden_metadata("llama_linear");
+  for (const FileTensor& tensor : golden->tensors()) add_tensor(writer, tensor, tensor.type_name, bytes_of(tensor));
+  writer.tensor({"blk.1.attn_output.bias", find_tensor_type("F32"), {32}, [](ByteSink sink) { sink(std::string(128, '\0')); }});
+  writer.write(place / "x.gguf");
+  CHECK_THAT(test::message_of([&] { convert(place / "x.gguf", place / "x"); }), Contains("x.gguf: tensor 'blk.1.attn_output.bias': a folder has no place for it"));
+  CHECK_FALSE(std::filesystem::exists(place / "x"));
+}
+
 TEST_CASE("nothing is overwritten unasked; --force replaces a model, and no other folder") {
   const Place place;
   test::write_golden_folder(place / "a", "qwen2");
@@ -267,6 +469,29 @@ TEST_CASE("what the other form has no words for is refused before anything is wr
   CHECK_THAT(refusal("smollm3", "/no_rope_layers", {0, 1, 1, 1}), Contains("config.json: GGUF has no words for this model's RoPE"));
   CHECK_THAT(refusal("gemma3", "/rope_parameters/sliding_attention", {{"rope_type", "linear"}, {"rope_theta", 10000.0}, {"factor", 2.0}}),
              Contains("GGUF has no words for this model's RoPE"));
+  const Json long_rope = {{"rope_type", "longrope"}, {"rope_theta", 500.0}, {"factor", 4.0}, {"original_max_position_embeddings", 16},
+                          {"short_factor", {1.0, 1.1, 1.2, 1.3}}, {"long_factor", {1.0, 1.5, 2.0, 4.0}}};
+  const std::string unexpected = refusal("llama_linear", "/rope_parameters", long_rope);
+  CHECK_THAT(unexpected, Contains("a/config.json: GGUF has no words for this model: tensor 'rope_factors_long.weight': unexpected tensor"));
+  CHECK_THAT(unexpected, !Contains(".part"));
+  test::FolderTensors tensors = test::golden_tensors("qwen3moe");  // layer 1 without experts
+  for (const char* part : {"gate", "up", "down"}) {
+    const std::string one = std::string("_proj.weight"), layer = "model.layers.1.mlp.";
+    const bool down = std::string(part) == "down";
+    tensors[layer + part + one] = {down ? std::vector<std::int64_t>{32, 48} : std::vector<std::int64_t>{48, 32}, std::vector<float>(32 * 48)};
+  }
+  std::erase_if(tensors, [](const auto& entry) {
+    return entry.first.starts_with("model.layers.1.mlp.experts") || entry.first == "model.layers.1.mlp.gate.weight";
+  });
+  std::filesystem::remove_all(place / "a");
+  test::write_golden_folder(place / "a", "qwen3moe");
+  test::write_weights(place / "a/model.safetensors", tensors);
+  Json config = test::golden_model("qwen3moe")["config"];
+  config["mlp_only_layers"] = {1};
+  std::ofstream(place / "a/config.json") << config.dump();
+  const std::string dense = test::message_of([&] { convert(place / "a", place / "a.gguf"); });
+  CHECK_THAT(dense, Contains("a/config.json: GGUF has no words for layers without experts") && !Contains(".part"));
+  CHECK(place.entries() == 1);
 }
 
 TEST_CASE("tokenizers: tokenizer.json as GGUF and GGUF as tokenizer.json give the tokens of the other form") {
@@ -284,7 +509,7 @@ TEST_CASE("tokenizers: tokenizer.json as GGUF and GGUF as tokenizer.json give th
       CHECK(ours->decode_text(tokens, true) == theirs->decode_text(tokens, true));
     }
   };
-  for (const std::string name : {"gpt2", "smollm", "deepseek_llm", "deepseek_coder", "deepseek_v3", "falcon", "llama3"}) {
+  for (const std::string name : {"gpt2", "smollm", "qwen2", "deepseek_llm", "deepseek_coder", "deepseek_v3", "falcon", "llama3"}) {
     GgufWriter writer;
     const auto description = read_tokenizer_json(JsonFile(golden(name + ".json")));
     add_gguf_tokenizer(writer, description, description.vocabulary.size() + 3, "tokenizer.json");  // three rows of embedding without a token
@@ -292,7 +517,7 @@ TEST_CASE("tokenizers: tokenizer.json as GGUF and GGUF as tokenizer.json give th
     writer.write(folder / "x.gguf");
     check(name + ".gguf", folder / "x.gguf", false);  // the golden GGUF file is another program's of the same tokenizer, but for BOS
   }
-  for (const std::string name : {"gpt2", "falcon", "llama3", "spm_bpe", "spm_bpe_no_prefix"}) {
+  for (const std::string name : {"gpt2", "qwen2", "falcon", "llama3", "spm_bpe", "spm_bpe_no_prefix"}) {
     const auto description = read_gguf_tokenizer(*ModelFile::open(golden(name + ".gguf")));
     std::ofstream(folder / "tokenizer.json") << tokenizer_json(description, description.vocabulary.size()).dump();
     check(name + ".gguf", folder / "tokenizer.json");

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "convert/chat_forms.h"
 #include "convert/gguf_metadata.h"
 #include "convert/hf_config.h"
 #include "convert/moved_tensors.h"
@@ -16,9 +18,9 @@
 #include "engine/model_spec_hf.h"
 #include "files.h"
 #include "json_file.h"
-#include "writers/safetensors_writer.h"
 #include "tokenizer/readers.h"
 #include "utf8.h"
+#include "writers/safetensors_writer.h"
 
 namespace patchbay {
 namespace {
@@ -26,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kFileType = "general.file_type", kChatTemplate = "tokenizer.chat_template";
+constexpr std::string_view kFileType = "general.file_type";
 
 /// GGUF's numbers for files whose matrices are mostly of one type.
 std::uint32_t file_type(const TensorType& type) { return type.name == "F32" ? 0 : type.name == "F16" ? 1 : 32; }
@@ -66,21 +68,26 @@ void require_same(const ModelSpec& source, const ModelSpec& target, const std::s
 
 // A folder to GGUF ------------------------------------------------------------------------------------------------------------
 
-/// transformers keeps the chat template in tokenizer_config.json, newer versions in a file of its own.
-std::string chat_template(const std::string& folder) {
-  if (fs::exists(folder + "/chat_template.jinja")) return read_whole_file(folder + "/chat_template.jinja");
-  if (!fs::exists(folder + "/tokenizer_config.json")) return {};
-  const JsonFile config(folder + "/tokenizer_config.json");
-  const auto text = config.root().find("chat_template");
-  return text && text->is_string() ? std::string(text->text()) : "";  // a list of named ones has no one place in GGUF
+std::vector<std::string> add_texts(GgufWriter& writer, const std::string& folder, int vocabulary) {
+  const std::string file = folder + "/tokenizer.json";
+  if (!fs::exists(file)) return {"the folder has no tokenizer.json: the GGUF file knows no text and no chats"};
+  auto notes = add_gguf_tokenizer(writer, read_folder_tokenizer(folder), vocabulary, escaped(file));
+  for (std::string& note : add_gguf_chat(writer, folder)) notes.push_back(std::move(note));
+  return notes;
 }
 
-std::vector<std::string> add_tokenizer(GgufWriter& writer, const std::string& folder, int vocabulary) {
-  const std::string file = folder + "/tokenizer.json";
-  if (!fs::exists(file)) return {"the folder has no tokenizer.json: the GGUF file knows no text"};
-  auto notes = add_gguf_tokenizer(writer, read_folder_tokenizer(folder), vocabulary, escaped(file));
-  if (const std::string text = chat_template(folder); !text.empty()) writer.text(kChatTemplate, text);
-  return notes;
+/// What the written file says. An objection of its reader is one to the model, since the file says what config.json does.
+ModelSpec described_by(const std::string& path, const std::string& config) {
+  const auto file = ModelFile::open(path);
+  try {
+    return read_model_spec(*file);
+  } catch (const Error& error) {
+    std::string place = error.where();
+    for (const std::string& name : {path, escaped(path), std::string(": ")}) {
+      if (place.starts_with(name)) place.erase(0, name.size());
+    }
+    throw Error(config, fmt::format("GGUF has no words for this model: {}{}{}", place, place.empty() ? "" : ": ", error.problem()), error.allowed());
+  }
 }
 
 std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, const std::string& out, const ConvertOptions& options) {
@@ -95,11 +102,14 @@ std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, c
   writer.text("general.name", fs::absolute(file->folder()).lexically_normal().filename().string());
   writer.u32(kFileType, file_type(type ? *type : usual_type(*file)));
   add_model_metadata(writer, spec, config.value(), architecture, config.name());
-  auto notes = add_tokenizer(writer, file->folder(), spec.vocabulary);
+  auto notes = add_texts(writer, file->folder(), spec.vocabulary);
   for (TensorOutput& tensor : tensors_for_gguf(file, tensor_pairs(spec, find_architecture(architecture)->interleaved), type)) writer.tensor(std::move(tensor));
   const Beside beside(out);
+  const auto require_described = [&] { require_same(spec, described_by(beside.path, config.name()), config.name(), "GGUF"); };
+  writer.write_outline(beside.path);
+  require_described();
   writer.write(beside.path);
-  require_same(spec, read_model_spec(*ModelFile::open(beside.path)), config.name(), "GGUF");
+  require_described();
   beside.rename_to(out);
   return notes;
 }
@@ -118,60 +128,85 @@ int tokens_in_use(const ModelFile& file, int count) {
 Json token_or_null(Token token) { return token >= 0 ? Json(token) : Json(); }
 Json text_or_null(const TokenizerDescription& tokenizer, Token token) { return token >= 0 ? Json(tokenizer.vocabulary.text(token)) : Json(); }
 
+/// What no place of the folder takes would be lost.
+void require_all_placed(const ModelFile& file, const std::vector<TensorPair>& pairs) {
+  std::set<std::string_view> placed = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};  // config.json has them
+  for (const TensorPair& pair : pairs) placed.insert(pair.gguf);
+  for (const FileTensor& tensor : file.tensors()) {
+    if (!placed.contains(tensor.name)) throw Error(fmt::format("{}: tensor '{}'", escaped(file.path()), escaped(tensor.name)), "a folder has no place for it in this model");
+  }
+}
+
 class FolderWriter {
  public:
   FolderWriter(std::shared_ptr<const ModelFile> file, std::string folder) : file_(std::move(file)), folder_(std::move(folder)) {}
 
-  /// `type` null: as stored.
-  void write(const TensorType* type) {
+  /// `type` null: as stored. Returns notes.
+  std::vector<std::string> write(const TensorType* type) {
     const ModelSpec spec = read_model_spec(*file_);
     Json config = hf_config(*file_, spec);
     const std::string_view main_type = (type ? *type : usual_type(*file_)).name;
     config["dtype"] = config["torch_dtype"] = main_type == "F32" ? "float32" : main_type == "F16" ? "float16" : "bfloat16";
-    const bool has_text = file_->find("tokenizer.ggml.model") != nullptr;
+    const bool has_text = has_gguf_tokenizer(*file_);
     if (has_text) tokenizer_ = read_gguf_tokenizer(*file_);
     config["bos_token_id"] = token_or_null(tokenizer_.bos);
     config["eos_token_id"] = token_or_null(tokenizer_.eos);
     config["pad_token_id"] = nullptr;
     const ModelSpec described = read_hf_model_spec(nlohmann::json(config), escaped(file_->path()));
     require_same(spec, described, escaped(file_->path()), "config.json");
-    const bool interleaved = find_architecture(file_->string("general.architecture"))->interleaved;
-    auto tensors = tensors_for_folder(file_, tensor_pairs(described, interleaved), type);
+    const auto pairs = tensor_pairs(described, find_architecture(file_->string("general.architecture"))->interleaved);
+    require_all_placed(*file_, pairs);
+    auto tensors = tensors_for_folder(file_, pairs, type);
+    note_rounding(type);
 
     std::error_code code;
     fs::create_directory(folder_, code);
     if (code) throw Error(escaped(folder_), "making the folder failed: " + code.message());
     json("config.json", config);
-    if (has_text) write_tokenizer();
+    if (has_text) write_texts();
+    else notes_.push_back("the GGUF file has no tokenizer: the folder knows no text and no chats");
     write_safetensors(folder_ + "/model.safetensors", std::move(tensors));
     read_model_spec(*ModelFile::open(folder_));
+    return std::move(notes_);
   }
 
  private:
+  void note_rounding(const TensorType* type) {
+    const int quantised = count_quantised(*file_);
+    const std::string_view name = type ? type->name : "F16";
+    if (quantised == 0 || name == "F32") return;
+    notes_.push_back(fmt::format("{} quantised tensors are rounded to {}: --type f32 keeps every value", quantised, name == "F16" ? "f16" : "bf16"));
+  }
+
   void json(const char* name, const Json& value) const { write_file_atomically(folder_ + "/" + name, value.dump(2) + "\n"); }
 
-  void write_tokenizer() const {
+  void write_texts() {
     json("tokenizer.json", tokenizer_json(tokenizer_, tokens_in_use(*file_, tokenizer_.vocabulary.size())));
     Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"bos_token", text_or_null(tokenizer_, tokenizer_.bos)},
                    {"eos_token", text_or_null(tokenizer_, tokenizer_.eos)}, {"clean_up_tokenization_spaces", false}};
-    if (const auto text = file_->maybe_string(kChatTemplate)) config["chat_template"] = *text;
+    if (Json templates = chat_template_json(*file_); !templates.is_null()) config["chat_template"] = std::move(templates);
     json("tokenizer_config.json", config);
-    json("generation_config.json", {{"bos_token_id", token_or_null(tokenizer_.bos)}, {"eos_token_id", tokenizer_.ends}});
+    Json generation = {{"bos_token_id", token_or_null(tokenizer_.bos)}, {"eos_token_id", tokenizer_.ends}};
+    generation.update(sampling_json(*file_, notes_));
+    json("generation_config.json", generation);
   }
 
   std::shared_ptr<const ModelFile> file_;
   std::string folder_;
   TokenizerDescription tokenizer_;
+  std::vector<std::string> notes_;
 };
 
 /// --force replaces a model's folder, and no other: what is in it must be what such folders hold.
 void require_model_folder(const std::string& out) {
   constexpr std::string_view kNames[] = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
                                          "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "added_tokens.json"};
-  for (const auto& entry : fs::directory_iterator(out)) {
+  constexpr std::string_view kMoreTemplates = "additional_chat_templates";
+  for (const auto& entry : fs::recursive_directory_iterator(out)) {
     const std::string name = entry.path().filename().string();
     const bool known = std::ranges::find(kNames, name) != std::end(kNames) || name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
-    if (!known || entry.is_directory()) throw Error(escaped(entry.path().string()), "is no file of a model's folder: --force does not replace it", "", "remove it, or write into another folder");
+    const bool is_template = fs::path(name).extension() == ".jinja" && entry.path().parent_path().filename() == kMoreTemplates;
+    if (entry.is_directory() ? name != kMoreTemplates : !known && !is_template) throw Error(escaped(entry.path().string()), "is no file of a model's folder: --force does not replace it", "", "remove it, or write into another folder");
   }
 }
 
@@ -195,9 +230,9 @@ std::vector<std::string> to_folder(const std::shared_ptr<const ModelFile>& file,
   }
   const TensorType* type = type_named(options.type);
   const Beside beside(folder);
-  FolderWriter(file, beside.path).write(type);
+  auto notes = FolderWriter(file, beside.path).write(type);
   replace_folder(beside, folder);
-  return {};
+  return notes;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Names of keys and what they mean: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, and the PyPI package gguf.
 #include "convert/gguf_metadata.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -73,6 +74,9 @@ class Metadata {
   void add_experts() {
     const Experts& experts = spec_.experts;
     if (experts.count == 0) return;
+    if (std::ranges::find(spec_.expert_layer, false) != spec_.expert_layer.end()) {
+      throw Error(config_.where(), "GGUF has no words for layers without experts between those with (mlp_only_layers, decoder_sparse_step)", "experts in every layer");
+    }
     number("expert_count", experts.count);
     number("expert_used_count", experts.used);
     if (architecture_ == "llama") return;  // where all else goes without saying

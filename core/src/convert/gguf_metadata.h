@@ -13,6 +13,6 @@ namespace patchbay {
 /// What GGUF calls the architecture of a model_type of transformers ("mixtral": "llama"). @throws Error for one that is not computed.
 std::string gguf_architecture(const std::string& model_type, const std::string& where);
 /// Sizes, norms, windows, experts and RoPE, with the tensors that hold RoPE's divisors. @throws Error for what GGUF has no word for.
-void add_model_metadata(GgufWriter& writer, const ModelSpec& spec, const nlohmann::json& config, const std::string& architecture, const std::string& where);
+PATCHBAY_API void add_model_metadata(GgufWriter& writer, const ModelSpec& spec, const nlohmann::json& config, const std::string& architecture, const std::string& where);
 
 }  // namespace patchbay

@@ -199,6 +199,11 @@ std::vector<TensorOutput> tensors_for_folder(const std::shared_ptr<const ModelFi
   return outputs;
 }
 
+int count_quantised(const ModelFile& file) {
+  const auto quantised = [](const FileTensor& tensor) { return !is_float_type(tensor.type_name) && !holds_plain_numbers(tensor); };
+  return static_cast<int>(std::ranges::count_if(file.tensors(), quantised));
+}
+
 const TensorType& usual_type(const ModelFile& file) {
   std::map<std::string_view, std::int64_t> bytes;
   for (const FileTensor& tensor : file.tensors()) {

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <filesystem>
 
 #include "files.h"
 #include "patchbay/error.h"
@@ -87,6 +89,27 @@ void GgufWriter::write(const std::string& path) const {
     file.write(std::string(padding_after(file.bytes_written()), '\0'));
   }
   file.commit();
+}
+
+void GgufWriter::write_outline(const std::string& path) const {
+  constexpr std::int64_t kWrittenBytes = 1 << 16;  // what is read for the description is smaller: factors of RoPE
+  GgufWriter outline = *this;
+  const auto large = std::stable_partition(outline.tensors_.begin(), outline.tensors_.end(), [](const TensorOutput& tensor) { return tensor.bytes() <= kWrittenBytes; });
+  AtomicFile file(path);
+  file.write(outline.header());
+  for (auto tensor = outline.tensors_.begin(); tensor != large; ++tensor) {
+    write_tensor(*tensor, [&](std::string_view bytes) { file.write(bytes); });
+    file.write(std::string(padding_after(file.bytes_written()), '\0'));
+  }
+  std::uint64_t bytes = file.bytes_written();
+  for (auto tensor = large; tensor != outline.tensors_.end(); ++tensor) {
+    bytes += static_cast<std::uint64_t>(tensor->bytes());
+    bytes += padding_after(bytes);
+  }
+  file.commit();
+  std::error_code code;
+  std::filesystem::resize_file(path, bytes, code);
+  if (code) throw Error(escaped(path), "writing failed: " + code.message(), "", "make room and try again");
 }
 
 }  // namespace patchbay

@@ -14,6 +14,7 @@ class PATCHBAY_API GgufWriter {
  public:
   // Metadata, by type.
   void u32(std::string_view key, std::uint32_t value) { pair(key, kU32, bytes_of(value)); }
+  void i32(std::string_view key, std::int32_t value) { pair(key, kI32, bytes_of(value)); }
   void f32(std::string_view key, float value) { pair(key, kF32, bytes_of(value)); }
   void boolean(std::string_view key, bool value) { pair(key, kBool, std::string(1, value ? '\1' : '\0')); }
   void text(std::string_view key, std::string_view value) { pair(key, kString, with_length(value)); }
@@ -27,6 +28,8 @@ class PATCHBAY_API GgufWriter {
 
   /// Appears under its name only when it is whole. @throws Error.
   void write(const std::string& path) const;
+  /// The same with holes for large tensors, which take neither time nor room: for whoever asks what the file will say. @throws Error.
+  void write_outline(const std::string& path) const;
 
  private:
   template <class T>
