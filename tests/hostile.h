@@ -35,6 +35,13 @@ inline std::vector<HostileCase> hostile_cases(const std::string& format) {
   return cases;
 }
 
+/// What each of the commands may take.
+constexpr ProgramLimits kHostileLimits{20, std::int64_t{1} << 30};
+
+inline std::vector<std::vector<std::string>> commands_on(const std::string& file) {
+  return {{"check", file}, {"inspect", file, "--tensors"}, {"logits", "--model", file, "--tokens", "1,2", "--threads", "1"}};
+}
+
 inline std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;

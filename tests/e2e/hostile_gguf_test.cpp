@@ -13,15 +13,9 @@ namespace test = patchbay::test;
 
 namespace {
 
-constexpr test::ProgramLimits kLimits{20, std::int64_t{1} << 30};
-
-std::vector<std::vector<std::string>> commands_on(const std::string& file) {
-  return {{"check", file}, {"inspect", file, "--tensors"}, {"logits", "--model", file, "--tokens", "1,2", "--threads", "1"}};
-}
-
 void must_be_accepted(const test::HostileCase& one) {
-  for (const auto& command : commands_on(one.file)) {
-    const auto result = test::run_program(command, kLimits);
+  for (const auto& command : test::commands_on(one.file)) {
+    const auto result = test::run_program(command, test::kHostileLimits);
     INFO(command[0] << " " << one.file << ": " << one.wrong << "\n" << result.err);
     // A container that holds no model is sound; that there is nothing to compute is said by file and key.
     if (command[0] == "logits" && !one.model) {
@@ -49,9 +43,9 @@ TEST_CASE("every hostile GGUF file is refused by check, inspect and logits, in o
       must_be_accepted(one);
       continue;
     }
-    for (const auto& command : commands_on(one.file)) {
+    for (const auto& command : test::commands_on(one.file)) {
       INFO(command[0] << ": " << one.wrong);
-      test::check_refusal(test::run_program(command, kLimits), one.file, one.expect);
+      test::check_refusal(test::run_program(command, test::kHostileLimits), one.file, one.expect);
     }
   }
   CHECK(rejected == 91);
@@ -64,12 +58,12 @@ TEST_CASE("what the manifest only describes: a key of 64 KiB, 100,000 tensors, 5
   test::GgufWriter key;
   key.u32(std::string(65536, 'k'), 1);
   key.write(file);
-  test::check_refusal(test::run_program({"check", file}, kLimits), file, "bad key: 65536 bytes");
+  test::check_refusal(test::run_program({"check", file}, test::kHostileLimits), file, "bad key: 65536 bytes");
 
   test::GgufWriter many;
   for (int i = 0; i < 100000; ++i) many.info("t" + std::to_string(i), 0, {0}, 0);
   many.write(file);
-  CHECK(test::run_program({"check", file}, kLimits).code == 0);
+  CHECK(test::run_program({"check", file}, test::kHostileLimits).code == 0);
 
   constexpr std::uint64_t kBytes = 5ull << 30;
   test::GgufWriter large;
@@ -80,5 +74,5 @@ TEST_CASE("what the manifest only describes: a key of 64 KiB, 100,000 tensors, 5
   INFO(result.err);
   CHECK(result.code == 0);
   // Where not even the address space is there, the message says so.
-  if constexpr (!test::kAddressSanitizer) test::check_refusal(test::run_program({"check", file}, kLimits), file, "cannot map memory");
+  if constexpr (!test::kAddressSanitizer) test::check_refusal(test::run_program({"check", file}, test::kHostileLimits), file, "cannot map memory");
 }

@@ -13,16 +13,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr test::ProgramLimits kLimits{20, std::int64_t{1} << 30};
-
-std::vector<std::vector<std::string>> commands_on(const std::string& file) {
-  return {{"check", file}, {"inspect", file, "--tensors"}, {"logits", "--model", file, "--tokens", "1,2", "--threads", "1"}};
-}
-
 void run_case(const std::string& file, const test::HostileCase& one) {
-  for (const auto& command : commands_on(file)) {
+  for (const auto& command : test::commands_on(file)) {
     INFO(command[0] << " " << file << ": " << one.wrong);
-    const auto result = test::run_program(command, kLimits);
+    const auto result = test::run_program(command, test::kHostileLimits);
     if (!one.expect.empty()) {
       test::check_refusal(result, file, one.expect);
     } else if (command[0] == "logits") {  // tensors alone are sound, but there is nothing to compute
@@ -75,19 +69,19 @@ TEST_CASE("what the manifest only describes: headers of 100 MB, a million tensor
   const test::TemporaryFolder folder;
   const std::string file = folder / "x.safetensors";
   std::ofstream(file, std::ios::binary) << container("{}" + std::string(99'999'999, ' '));
-  test::check_refusal(test::run_program({"check", file}, kLimits), file, "header too large");
+  test::check_refusal(test::run_program({"check", file}, test::kHostileLimits), file, "header too large");
 
   std::string header = "{";
   for (int i = 0; i < 1'000'000; ++i) header += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", i ? "," : "", i);
   header += "}";
   REQUIRE(header.size() < 99'000'000);
   std::ofstream(file, std::ios::binary) << container(header);
-  const auto many = test::run_program({"check", file}, kLimits);
+  const auto many = test::run_program({"check", file}, test::kHostileLimits);
   INFO(many.err);
   CHECK(many.code == 0);
 
   const auto refused_as = [&](const std::string& problem) {
-    const auto result = test::run_program({"check", file}, kLimits);
+    const auto result = test::run_program({"check", file}, test::kHostileLimits);
     INFO(problem << "\n" << result.err);
     CHECK(result.code == 1);
     CHECK(result.err.starts_with(file));
