@@ -1,6 +1,6 @@
 /// @file device_tensor.h
-/// Tensors on the emulated device for the tests of kernels: filled from floats, read back as floats, with NaN in every byte between
-/// rows so that a kernel that reads there shows, and one that writes there too.
+/// Tensors on the emulated device for the tests of kernels: filled from floats, read back as floats, with NaN in every byte
+/// between rows so that a kernel that reads there shows, and one that writes there too.
 #pragma once
 #include <cstring>
 #include <functional>
@@ -17,25 +17,39 @@ namespace patchbay::test {
 inline void store_value(DType type, float value, std::byte* to) {
   const auto put = [&](auto stored) { std::memcpy(to, &stored, sizeof stored); };
   switch (type) {
-    case DType::f32: return put(value);
-    case DType::f16: return put(to_half(value));
-    case DType::bf16: return put(to_bfloat16(value));
-    case DType::i8: return put(static_cast<std::int8_t>(value));
-    case DType::u8: return put(static_cast<std::uint8_t>(value));
-    case DType::i32: return put(static_cast<std::int32_t>(value));
-    default: throw Error("device_tensor", "floats cannot be stored as " + std::string(name_of(type)));
+    case DType::f32:
+      return put(value);
+    case DType::f16:
+      return put(to_half(value));
+    case DType::bf16:
+      return put(to_bfloat16(value));
+    case DType::i8:
+      return put(static_cast<std::int8_t>(value));
+    case DType::u8:
+      return put(static_cast<std::uint8_t>(value));
+    case DType::i32:
+      return put(static_cast<std::int32_t>(value));
+    default:
+      throw Error("device_tensor", "floats cannot be stored as " + std::string(name_of(type)));
   }
 }
 inline float load_value(DType type, const std::byte* from) {
   const auto get = [&]<class T>(T value) { return std::memcpy(&value, from, sizeof value), value; };
   switch (type) {
-    case DType::f32: return get(float{});
-    case DType::f16: return to_float(get(Half{}));
-    case DType::bf16: return to_float(get(BFloat16{}));
-    case DType::i8: return get(std::int8_t{});
-    case DType::u8: return get(std::uint8_t{});
-    case DType::i32: return static_cast<float>(get(std::int32_t{}));
-    default: throw Error("device_tensor", std::string(name_of(type)) + " cannot be read as floats");
+    case DType::f32:
+      return get(float{});
+    case DType::f16:
+      return to_float(get(Half{}));
+    case DType::bf16:
+      return to_float(get(BFloat16{}));
+    case DType::i8:
+      return get(std::int8_t{});
+    case DType::u8:
+      return get(std::uint8_t{});
+    case DType::i32:
+      return static_cast<float>(get(std::int32_t{}));
+    default:
+      throw Error("device_tensor", std::string(name_of(type)) + " cannot be read as floats");
   }
 }
 /// What is left of a value that is stored as `type`.
@@ -73,7 +87,10 @@ class DeviceTensor {
   }
 
   TensorRef ref() const { return ref_; }
-  template <class T> T* data() const { return reinterpret_cast<T*>(bytes_.data()); }
+  template <class T>
+  T* data() const {
+    return reinterpret_cast<T*>(bytes_.data());
+  }
   void set(const std::vector<float>& values) {
     std::vector<std::byte> host(bytes_.size(), std::byte{0xFF});
     for (std::int64_t r = 0; r < rows_; ++r) {

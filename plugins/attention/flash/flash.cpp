@@ -2,6 +2,8 @@
 // Here a step is cut into pieces for the threads; piece.cpp is the algorithm, tile_math.h its inner operations.
 #include <algorithm>
 
+#include "flash_gpu.h"
+#include "patchbay/gpu_device.h"
 #include "patchbay/plugin.h"
 #include "piece.h"
 
@@ -33,6 +35,9 @@ constexpr KernelInfo kKernels[] = {
     {"plain", "cpu", "both", "4 floats at a time, as any machine can: the definition"},
     {"avx2", "cpu", "both", "8 floats per instruction, fused multiply-add, halves decoded by the processor", has_avx2},
     {"avx512", "cpu", "both", "16 floats per instruction: half the instructions", has_avx512},
+    {"tiled", "cuda", "both", "tiles in shared memory, read by 16 queries that share a head; sums by CUDA cores"},
+    {"flash", "cuda", "both", "products on tensor cores, 64 queries at a time, weights in registers; loads beside the products"},
+    {"split_kv", "cuda", "decode", "a row's slots spread over blocks of 128, put together at the end: one row fills the GPU"},
 };
 
 const TileKernels& kernels_named(std::string_view name) {
@@ -43,18 +48,24 @@ class Flash final : public Attention {
  public:
   struct Params {
     KernelChoice kernel;
-    void visit(Fields& f) { f.kernel("kernel", kernel, kKernels, {"instruction set of the tile operations"}); }
+    void visit(Fields& f) {
+      f.kernel("kernel", kernel, kKernels, {"how tiles are computed: on the host by which instruction set"});
+    }
   };
   explicit Flash(const Params& params) : asked_(params.kernel) {}
 
   void prepare(Device& device) override {
-    Attention::prepare(device);
-    prefill_ = pick_kernel(asked_.prefill, kKernels, "flash", "prefill").name;
-    decode_ = pick_kernel(asked_.decode, kKernels, "flash", "decode").name;
+    on_host_ = device.is_host();
+    const std::string_view backend = on_host_ ? "cpu" : "cuda";
+    prefill_ = pick_kernel(asked_.prefill, kKernels, "flash", "prefill", backend).name;
+    decode_ = pick_kernel(asked_.decode, kKernels, "flash", "decode", backend).name;
   }
 
   bool reads(const KvLayout& layout) const override {
-    return layout == KvLayout{DType::f32, false} || layout == KvLayout{DType::f16, false} || layout == KvLayout{DType::i8, true};
+    if (layout == KvLayout{DType::i8, true}) return true;
+    if (!layout.scaled && (layout.dtype == DType::f32 || layout.dtype == DType::f16)) return true;
+    const bool narrow = layout.dtype == DType::bf16 || layout.dtype == DType::f8_e4m3 || layout.dtype == DType::f8_e5m2;
+    return !on_host_ && narrow && !layout.scaled;
   }
 
   void run(const AttentionSpec& spec, std::span<const StepSequence> sequences, std::span<const KvView> views, TensorRef q,
@@ -77,6 +88,20 @@ class Flash final : public Attention {
     });
   }
 
+  /// A sequence's kernel depends on its own rows alone, so that its bits do not depend on what else is in the step.
+  void run_on_gpu(const AttentionSpec& spec, const GpuStep& step, int layer, TensorRef q, TensorRef out,
+                  Device& device) override {
+    const auto has = [&](bool several) {
+      return std::any_of(step.host.begin(), step.host.end(), [&](const StepSequence& s) { return (s.rows > 1) == several; });
+    };
+    FlashJob job{spec, step, layer, q, out, {}, nullptr};
+    if (prefill_ == decode_) return launch(prefill_, job, device);
+    job.which = {.least = 2};
+    if (has(true)) launch(prefill_, job, device);
+    job.which = {.least = 1, .most = 1};
+    if (has(false)) launch(decode_, job, device);
+  }
+
   std::string path() const override {
     std::string text = "flash:";
     text += prefill_;
@@ -84,6 +109,17 @@ class Flash final : public Attention {
   }
 
  private:
+  void launch(std::string_view kernel, FlashJob& job, Device& device) {
+    const gpu::World world = gpu::world_of(device);
+    const gpu::Stream stream = gpu::stream_of(device);
+    if (kernel == "tiled") return gpu::pick(gpu_launchers::tiled_attention, world)(job, stream);
+    if (kernel == "flash") return gpu::pick(gpu_launchers::flash_attention, world)(job, stream);
+    const std::int64_t bytes = split_kv_scratch(job.spec, job.step) * bytes_of(DType::f32);
+    if (memory_.size() < bytes) memory_ = device.allocate(bytes);
+    job.scratch = reinterpret_cast<float*>(memory_.data());
+    gpu::pick(gpu_launchers::split_kv_attention, world)(job, stream);
+  }
+
   /// Cuts the step into pieces, long ones first; returns its multiply-adds.
   std::int64_t plan(const AttentionSpec& spec, std::span<const StepSequence> sequences, std::span<const KvView> views) {
     const std::int64_t step = std::max<std::int64_t>(1, kQueryRows / (spec.heads / spec.kv_heads));
@@ -105,7 +141,8 @@ class Flash final : public Attention {
   KernelChoice asked_;
   std::string_view prefill_, decode_;  ///< as they run, since prepare()
   std::vector<PieceSpec> pieces_;  ///< of this step; kept for its memory
-  Buffer memory_;                  ///< one Scratch per worker
+  Buffer memory_;                  ///< one Scratch per worker; on a GPU what split_kv keeps between its two kernels
+  bool on_host_ = true;
 };
 
 }  // namespace

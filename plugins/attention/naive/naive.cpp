@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "naive_gpu.h"
 #include "patchbay/attention.h"
+#include "patchbay/gpu_device.h"
 #include "patchbay/kv_rows.h"
 #include "patchbay/plugin.h"
 
@@ -78,8 +80,12 @@ class Naive final : public Attention {
   };
   explicit Naive(const Params&) {}
 
+  void prepare(Device& device) override { on_host_ = device.is_host(); }
+
   bool reads(const KvLayout& layout) const override {
-    return layout.dtype == DType::f32 || layout.dtype == DType::f16 || layout.dtype == DType::bf16 || layout.dtype == DType::i8;
+    const bool eight_bit_float = layout.dtype == DType::f8_e4m3 || layout.dtype == DType::f8_e5m2;
+    return layout.dtype == DType::f32 || layout.dtype == DType::f16 || layout.dtype == DType::bf16 || layout.dtype == DType::i8 ||
+           (eight_bit_float && !on_host_);
   }
 
   void run(const AttentionSpec& spec, std::span<const StepSequence> sequences, std::span<const KvView> views, TensorRef q,
@@ -105,10 +111,16 @@ class Naive final : public Attention {
     }
   }
 
-  std::string path() const override { return "naive:plain"; }
+  void run_on_gpu(const AttentionSpec& spec, const GpuStep& step, int layer, TensorRef q, TensorRef out,
+                  Device& device) override {
+    gpu::pick(gpu_launchers::naive_attention, gpu::world_of(device))(spec, step, layer, q, out, gpu::stream_of(device));
+  }
+
+  std::string path() const override { return on_host_ ? "naive:plain" : "naive:cuda"; }
 
  private:
   std::vector<float> decoded_;  ///< kept from step to step
+  bool on_host_ = true;
 };
 
 }  // namespace

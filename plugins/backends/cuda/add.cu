@@ -35,7 +35,9 @@ void launch_add(Version version, TensorRef x, TensorRef y, gpu::Stream stream) {
   const auto sums = activations<T>(x, "add", rows, cols);
   const auto addends = activations<const Y>(y, "add", rows, cols);
   const int width = version == Version::fast ? pack_width(cols, sums, addends) : 1;
-  const auto kernel = version == Version::naive ? add_naive<T, Y> : width > 1 ? add_fast<T, Y, 16 / sizeof(T)> : add_fast<T, Y, 1>;
+  const auto kernel = version == Version::naive ? add_naive<T, Y>
+                      : width > 1               ? add_fast<T, Y, 16 / sizeof(T)>
+                                                : add_fast<T, Y, 1>;
   over_rows(rows, cols, width, [&](gpu::Dim grid, unsigned threads, std::int64_t first) {
     gpu::launch(grid, threads, 0, stream, kernel, sums.from(first), addends.from(first), static_cast<int>(cols));
   });

@@ -37,7 +37,8 @@ void add_rows(Version version, TensorRef x, TensorRef ids, TensorRef factors, Te
     const int width = version == Version::fast ? pack_width(cols, sums, addends) : 1;
     const auto kernel = width > 1 ? add_rows_kernel<T, 16 / sizeof(T)> : add_rows_kernel<T, 1>;
     over_rows(count, cols, width, [&](gpu::Dim grid, unsigned threads, std::int64_t first) {
-      gpu::launch(grid, threads, 0, stream, kernel, sums, numbers + first, weights + first, static_cast<int>(cols), addends.from(first));
+      gpu::launch(grid, threads, 0, stream, kernel, sums, numbers + first, weights + first, static_cast<int>(cols),
+                  addends.from(first));
     });
   });
 }

@@ -11,7 +11,10 @@ namespace patchbay::test {
 namespace {
 
 constexpr int kSchedules = 8;
-template <class Body> void under_schedules(Body body) { gpu::for_each_schedule(kSchedules, body); }
+template <class Body>
+void under_schedules(Body body) {
+  gpu::for_each_schedule(kSchedules, body);
+}
 
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 constexpr auto kWorld = gpu::World::simt_checked;
@@ -28,7 +31,8 @@ void for_each_case(std::initializer_list<Version> versions, const std::function<
   for (const DType type : kTypes) {
     for (const Shape& shape : kShapes) {
       for (const Version version : versions) {
-        INFO(name_of(type) << " " << shape.rows << " x " << shape.cols << " gap " << shape.gap << " version " << static_cast<int>(version));
+        INFO(name_of(type) << " " << shape.rows << " x " << shape.cols << " gap " << shape.gap << " version "
+                           << static_cast<int>(version));
         check(type, shape, version);
       }
     }
@@ -41,7 +45,8 @@ std::vector<float> norm_of(const std::vector<float>& x, const std::vector<float>
   for (std::size_t row = 0; row < x.size(); row += cols) {
     double squares = 0;
     for (std::size_t c = 0; c < cols; ++c) squares += double{x[row + c]} * x[row + c];
-    for (std::size_t c = 0; c < cols; ++c) out[row + c] = static_cast<float>(x[row + c] / std::sqrt(squares / cols + epsilon) * weight[c]);
+    for (std::size_t c = 0; c < cols; ++c)
+      out[row + c] = static_cast<float>(x[row + c] / std::sqrt(squares / cols + epsilon) * weight[c]);
   }
   return out;
 }
@@ -66,7 +71,8 @@ TEST_CASE("cuda ops: rms_norm") {
 TEST_CASE("cuda ops: layer_norm keeps its digits where the mean is large") {
   std::mt19937 random(2);
   for_each_case({Version::naive, Version::fast}, [&](DType type, Shape shape, Version version) {
-    const auto x = rounded(type, random_values(random, shape.rows * shape.cols, type == DType::f32 ? 99 : 3, type == DType::f32 ? 101 : 5));
+    const auto x =
+        rounded(type, random_values(random, shape.rows * shape.cols, type == DType::f32 ? 99 : 3, type == DType::f32 ? 101 : 5));
     const auto w = random_values(random, shape.cols), b = random_values(random, shape.cols);
     std::vector<float> expected(x.size());
     for (std::int64_t row = 0; row < shape.rows * shape.cols; row += shape.cols) {
@@ -77,7 +83,8 @@ TEST_CASE("cuda ops: layer_norm keeps its digits where the mean is large") {
       for (std::int64_t c = 0; c < shape.cols; ++c)
         expected[row + c] = static_cast<float>((x[row + c] - mean) / std::sqrt(squares / shape.cols + 1e-5) * w[c] + b[c]);
     }
-    const DeviceTensor in(type, {shape.rows, shape.cols}, x, shape.gap), weight(DType::f32, {shape.cols}, w), bias(DType::f32, {shape.cols}, b);
+    const DeviceTensor in(type, {shape.rows, shape.cols}, x, shape.gap), weight(DType::f32, {shape.cols}, w),
+        bias(DType::f32, {shape.cols}, b);
     under_schedules([&] {
       const DeviceTensor out(type, {shape.rows, shape.cols}, shape.gap);
       LAUNCH(layer_norm)(version, in.ref(), weight.ref(), bias.ref(), 1e-5f, out.ref(), {});
@@ -91,7 +98,8 @@ TEST_CASE("cuda ops: add_rms_norm gives the bits of add and rms_norm") {
   std::mt19937 random(3);
   for_each_case({Version::fast}, [&](DType type, Shape shape, Version version) {
     const auto x = random_values(random, shape.rows * shape.cols), y = random_values(random, shape.rows * shape.cols);
-    const DeviceTensor addend(type, {shape.rows, shape.cols}, y, shape.gap), weight(DType::f32, {shape.cols}, random_values(random, shape.cols));
+    const DeviceTensor addend(type, {shape.rows, shape.cols}, y, shape.gap),
+        weight(DType::f32, {shape.cols}, random_values(random, shape.cols));
     const DeviceTensor sums(type, {shape.rows, shape.cols}, x, shape.gap), expected(type, {shape.rows, shape.cols}, shape.gap);
     LAUNCH(add)(version, sums.ref(), addend.ref(), {});
     LAUNCH(rms_norm)(version, sums.ref(), weight.ref(), 1e-5f, expected.ref(), {});
@@ -119,7 +127,8 @@ TEST_CASE("cuda ops: rows rounded to 8 bits, alone and with the norm before it")
       for (std::int64_t c = 0; c < shape.cols; ++c) largest = std::max(largest, std::fabs(values[r * shape.cols + c]));
       scales[r] = largest / 127.0f;
       const float inverse = 127.0f / largest;
-      for (std::int64_t c = 0; c < shape.cols; ++c) codes[r * shape.cols + c] = std::nearbyint(values[r * shape.cols + c] * inverse);
+      for (std::int64_t c = 0; c < shape.cols; ++c)
+        codes[r * shape.cols + c] = std::nearbyint(values[r * shape.cols + c] * inverse);
     }
     under_schedules([&] {
       const DeviceTensor out(DType::i8, {shape.rows, shape.cols}, shape.gap), factors(DType::f32, {shape.rows});
@@ -154,6 +163,51 @@ TEST_CASE("cuda ops: a row of zeros has codes 0 and scale 0, one with NaN the sc
   }
 }
 
+TEST_CASE("cuda ops: rope with both layouts and partial dims, by a table of angles") {
+  std::mt19937 random(5);
+  struct Case {
+    std::int64_t rows, heads, size, dims;
+  };
+  for (const DType type : kTypes) {
+    for (const Case& c : {Case{1, 1, 2, 2}, {3, 3, 64, 64}, {2, 4, 80, 32}, {2, 4, 80, 20}, {1, 2, 5, 4}, {2, 1, 8, 0}}) {
+      for (const bool interleaved : {false, true}) {
+        INFO(name_of(type) << " rows " << c.rows << " heads " << c.heads << " D " << c.size << " dims " << c.dims
+                           << " interleaved " << interleaved);
+        const auto x = rounded(type, random_values(random, c.rows * c.heads * c.size)),
+                   angles = random_values(random, 7 * c.dims);
+        const std::vector<float> positions = {5, 0, 6};
+        std::vector<float> expected = x;
+        for (std::int64_t r = 0; r < c.rows; ++r) {
+          const float* table = &angles[static_cast<std::int64_t>(positions[r]) * c.dims];
+          for (std::int64_t h = 0; h < c.heads; ++h) {
+            for (std::int64_t i = 0; i < c.dims / 2; ++i) {
+              float* head = &expected[(r * c.heads + h) * c.size];
+              float& first = head[interleaved ? 2 * i : i];
+              float& second = head[interleaved ? 2 * i + 1 : i + c.dims / 2];
+              const double a = first, b = second, cosine = table[i], sine = table[c.dims / 2 + i];
+              first = static_cast<float>(a * cosine - b * sine);
+              second = static_cast<float>(b * cosine + a * sine);
+            }
+          }
+        }
+        const DeviceTensor at(DType::i32, {c.rows}, {positions.begin(), positions.begin() + c.rows}),
+            table(DType::f32, {7, c.dims}, angles);
+        const RopeSpec spec{static_cast<int>(c.dims), interleaved, table.ref()};
+        for (const std::int64_t gap : {8, 3}) {
+          under_schedules([&] {
+            for (const Version version : {Version::naive, Version::fast}) {
+              const DeviceTensor turned(type, {c.rows, c.heads, c.size}, x, gap);
+              LAUNCH(rope)(version, turned.ref(), at.ref(), spec, {});
+              CHECK(difference(turned.values(), expected) < epsilon_of(type) + 1e-6);
+              CHECK(turned.gaps_intact());
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("cuda ops: gates, sums, factors and caps, element by element") {
   std::mt19937 random(6);
   for_each_case({Version::naive, Version::fast}, [&](DType type, Shape shape, Version version) {
@@ -169,7 +223,8 @@ TEST_CASE("cuda ops: gates, sums, factors and caps, element by element") {
       capped[i] = static_cast<float>(5 * std::tanh(x / 5));
     }
     const double tolerance = epsilon_of(type) + 3e-6;
-    const DeviceTensor gates(type, {shape.rows, shape.cols}, g, shape.gap), factors(type, {shape.rows, shape.cols}, up, shape.gap);
+    const DeviceTensor gates(type, {shape.rows, shape.cols}, g, shape.gap),
+        factors(type, {shape.rows, shape.cols}, up, shape.gap);
     under_schedules([&] {
       DeviceTensor out(type, {shape.rows, shape.cols}, shape.gap);
       LAUNCH(gated)(version, Gate::silu, gates.ref(), factors.ref(), out.ref(), {});
@@ -196,11 +251,13 @@ TEST_CASE("cuda ops: take_rows copies rows of any type and marks numbers that no
     for_each_case({Version::naive, Version::fast}, [&](DType type, Shape shape, Version version) {
       const auto table = rounded(stored, random_values(random, 6 * shape.cols));
       const std::vector<float> tokens = {5, 0, 3, 6, -1};
-      const DeviceTensor weights(stored, {6, shape.cols}, table, shape.gap), ids(DType::i32, {5}, tokens), out(type, {5, shape.cols}, shape.gap);
+      const DeviceTensor weights(stored, {6, shape.cols}, table, shape.gap), ids(DType::i32, {5}, tokens),
+          out(type, {5, shape.cols}, shape.gap);
       std::vector<float> expected;
       for (const float token : tokens) {
         for (std::int64_t c = 0; c < shape.cols; ++c)
-          expected.push_back(token < 0 || token > 5 ? NAN : rounded(type, table[static_cast<std::int64_t>(token) * shape.cols + c]));
+          expected.push_back(token < 0 || token > 5 ? NAN
+                                                    : rounded(type, table[static_cast<std::int64_t>(token) * shape.cols + c]));
       }
       LAUNCH(take_rows)(version, weights.ref(), ids.ref(), out.ref(), {});
       CHECK(difference(out.values(), expected) == 0);
@@ -212,7 +269,8 @@ TEST_CASE("cuda ops: take_rows copies rows of any type and marks numbers that no
 TEST_CASE("cuda ops: add_rows adds weighted rows where they belong; add takes a bias") {
   std::mt19937 random(8);
   for_each_case({Version::naive, Version::fast}, [&](DType type, Shape shape, Version version) {
-    const auto x = rounded(type, random_values(random, 5 * shape.cols)), rows = rounded(type, random_values(random, 3 * shape.cols));
+    const auto x = rounded(type, random_values(random, 5 * shape.cols)),
+               rows = rounded(type, random_values(random, 3 * shape.cols));
     const auto bias = random_values(random, shape.cols);
     const std::vector<float> ids = {4, 0, 2}, factors = {0.5f, -2.0f, 3.0f};
     std::vector<float> expected = x, biased = x;
@@ -221,7 +279,8 @@ TEST_CASE("cuda ops: add_rows adds weighted rows where they belong; add takes a 
       sum = static_cast<float>(sum + double{factors[i / shape.cols]} * rows[i]);
     }
     for (std::int64_t i = 0; i < 5 * shape.cols; ++i) biased[i] += bias[i % shape.cols];
-    const DeviceTensor numbers(DType::i32, {3}, ids), weights(DType::f32, {3}, factors), added(type, {3, shape.cols}, rows, shape.gap);
+    const DeviceTensor numbers(DType::i32, {3}, ids), weights(DType::f32, {3}, factors),
+        added(type, {3, shape.cols}, rows, shape.gap);
     const DeviceTensor offsets(DType::f32, {1, shape.cols}, bias);
     TensorRef one_for_all = offsets.ref();
     one_for_all.shape[0] = 5;
@@ -240,8 +299,12 @@ TEST_CASE("cuda ops: add_rows adds weighted rows where they belong; add takes a 
 
 TEST_CASE("cuda ops: what does not fit together is an error") {
   const DeviceTensor x(DType::f32, {2, 8}), short_weight(DType::f32, {7}), half(DType::f16, {2, 8}), codes(DType::i8, {2, 8});
-  CHECK(message_of([&] { LAUNCH(rms_norm)(Version::fast, x.ref(), short_weight.ref(), 1e-5f, x.ref(), {}); }).find("7 values where 8") != std::string::npos);
-  CHECK(message_of([&] { LAUNCH(add)(Version::fast, codes.ref(), codes.ref(), {}); }).find("activations of type i8") != std::string::npos);
+  CHECK(message_of([&] {
+          LAUNCH(rms_norm)(Version::fast, x.ref(), short_weight.ref(), 1e-5f, x.ref(), {});
+        }).find("7 values where 8") != std::string::npos);
+  CHECK(message_of([&] {
+          LAUNCH(add)(Version::fast, codes.ref(), codes.ref(), {});
+        }).find("activations of type i8") != std::string::npos);
   CHECK_THROWS_AS(LAUNCH(add)(Version::fast, x.ref(), half.ref(), {}), Error);
   CHECK_THROWS_AS(LAUNCH(add)(Version::block, x.ref(), x.ref(), {}), Error);
   const DeviceTensor empty(DType::f32, {0, 8}), weight(DType::f32, {8}, std::vector<float>(8, 1.0f));

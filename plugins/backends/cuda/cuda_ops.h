@@ -1,7 +1,7 @@
 /// @file cuda_ops.h
 /// Launchers of the dense operations on a GPU: the signatures of Ops (backend.h) with a stream, and what only a device needs.
-/// One operation per .cu file, its kernels from naive to fast. Activations are f32, f16 or bf16, all of one call alike; arithmetic is
-/// f32 inside. Rows may lie apart, the values of a row are adjacent. All pointers are the device's, in specs too.
+/// One operation per .cu file, its kernels from naive to fast. Activations are f32, f16 or bf16, all of one call alike; arithmetic
+/// is f32 inside. Rows may lie apart, the values of a row are adjacent. All pointers are the device's, in specs too.
 /// T tokens of this step, C columns, H query heads, G key/value heads, D head size, V vocabulary.
 #pragma once
 #include <cstdint>
@@ -19,7 +19,8 @@ PATCHBAY_GPU_LAUNCHER(void, rms_norm, (Version, TensorRef x, TensorRef weight, f
 /// out(T,C) = (x - mean) / sqrt(variance + epsilon) * weight(C) + bias(C), weight and bias f32. out may be x.
 PATCHBAY_GPU_LAUNCHER(void, layer_norm,
                       (Version, TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out, gpu::Stream))
-/// x(T,C) += y(T,C), then out = rms_norm(x): one pass over x where the two operations need two. The same bits as one after the other.
+/// x(T,C) += y(T,C), then out = rms_norm(x): one pass over x where the two operations need two. The same bits as one after the
+/// other.
 PATCHBAY_GPU_LAUNCHER(void, add_rms_norm,
                       (TensorRef x, TensorRef y, TensorRef weight, float epsilon, TensorRef out, gpu::Stream))
 /// rms_norm(x), then each row rounded to 8 bits: codes(T,C) i8 = round(value / scale), scales(T) f32 = max|value| / 127. The same
@@ -44,5 +45,19 @@ PATCHBAY_GPU_LAUNCHER(void, soft_cap, (Version, TensorRef x, float cap, gpu::Str
 PATCHBAY_GPU_LAUNCHER(void, take_rows, (Version, TensorRef table, TensorRef ids, TensorRef out, gpu::Stream))
 /// x(N,C)[ids(T)] += factors(T) * rows(T,C); ids i32, no two the same, factors f32.
 PATCHBAY_GPU_LAUNCHER(void, add_rows, (Version, TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows, gpu::Stream))
+
+/// out(T,C) = exp(x - max) / sum of exp(x - max), f32; -inf gives 0. out may be x. Has a step `block`.
+PATCHBAY_GPU_LAUNCHER(void, softmax, (Version, TensorRef x, TensorRef out, gpu::Stream))
+
+/// How each row's token is drawn, one number per row; all of it on the device, so that a captured step can be done again.
+struct SamplingRows {
+  const float* temperature = nullptr;  ///< 0, or null: the largest logit
+  const std::int32_t* top_k = nullptr; ///< 0, or null: all
+  const double* top_p = nullptr;       ///< 1, or null: all
+  const double* uniform = nullptr;     ///< random numbers in [0, 1)
+};
+/// tokens(T) i32 from logits(T,V) f32: processors temperature, top_k and top_p, then decoder sampling, as the host has them; the
+/// lowest index among equals. -1 for a row with NaN, or with nothing above -inf.
+PATCHBAY_GPU_LAUNCHER(void, sample, (Version, TensorRef logits, const SamplingRows& spec, TensorRef tokens, gpu::Stream))
 
 }  // namespace patchbay

@@ -58,7 +58,8 @@ __global__ void add_rms_norm_kernel(Rows<T> x, Rows<const T> y, const float* wei
 }
 
 template <class T, int kWidth, bool kNorm>
-__global__ void quantize_kernel(Rows<const T> x, const float* weight, int cols, float epsilon, Rows<std::int8_t> codes, float* scales) {
+__global__ void quantize_kernel(Rows<const T> x, const float* weight, int cols, float epsilon, Rows<std::int8_t> codes,
+                                float* scales) {
   const T* in = x.data + blockIdx.x * x.stride;
   const int first = threadIdx.x * kWidth, step = blockDim.x * kWidth;
   float factor = 1, largest = 0;
@@ -131,9 +132,8 @@ void add_rms_norm(TensorRef x, TensorRef y, TensorRef weight, float epsilon, Ten
 
 void rms_norm_quantize(TensorRef x, TensorRef weight, float epsilon, TensorRef codes, TensorRef scales, gpu::Stream stream) {
   const float* factors = vector_of<float>(weight, "rms_norm_quantize", x.shape[1]);
-  with_type(x.dtype, "rms_norm_quantize", [&]<class T>(std::type_identity<T>) {
-    launch_quantize<T, true>(x, factors, epsilon, codes, scales, stream);
-  });
+  with_type(x.dtype, "rms_norm_quantize",
+            [&]<class T>(std::type_identity<T>) { launch_quantize<T, true>(x, factors, epsilon, codes, scales, stream); });
 }
 
 void quantize_rows(Version version, TensorRef x, TensorRef codes, TensorRef scales, gpu::Stream stream) {
@@ -145,8 +145,8 @@ void quantize_rows(Version version, TensorRef x, TensorRef codes, TensorRef scal
     const auto target = rows_of<std::int8_t>(codes, "quantize_rows", rows, cols);
     float* const factors = vector_of<float>(scales, "quantize_rows", rows);
     if (rows == 0) return;
-    gpu::launch(blocks_for(rows, 32), 32, 0, stream, quantize_naive<T>, source, static_cast<int>(rows), static_cast<int>(cols), target,
-                factors);
+    gpu::launch(blocks_for(rows, 32), 32, 0, stream, quantize_naive<T>, source, static_cast<int>(rows), static_cast<int>(cols),
+                target, factors);
   });
 }
 

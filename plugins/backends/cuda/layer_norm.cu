@@ -56,7 +56,8 @@ __global__ void layer_norm_fast(Rows<const T> x, const float* weight, const floa
 
 }  // namespace
 
-void layer_norm(Version version, TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out, gpu::Stream stream) {
+void layer_norm(Version version, TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out,
+                gpu::Stream stream) {
   require_version(version != Version::block, "layer_norm");
   const std::int64_t rows = x.shape[0], cols = x.shape[1];
   const float* factors = vector_of<float>(weight, "layer_norm", cols);

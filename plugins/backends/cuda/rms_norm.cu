@@ -69,7 +69,8 @@ void rms_norm(Version version, TensorRef x, TensorRef weight, float epsilon, Ten
     const int n = static_cast<int>(cols), width = pack_width(cols, source, target, Rows<const float>{factors, 0});
     const auto grid = static_cast<unsigned>(rows);
     if (version == Version::naive) {
-      gpu::launch(blocks_for(rows, 32), 32, 0, stream, rms_norm_naive<T>, source, factors, static_cast<int>(rows), n, epsilon, target);
+      gpu::launch(blocks_for(rows, 32), 32, 0, stream, rms_norm_naive<T>, source, factors, static_cast<int>(rows), n, epsilon,
+                  target);
     } else if (version == Version::block) {
       gpu::launch(grid, threads_for(cols, 1), 0, stream, rms_norm_block<T>, source, factors, n, epsilon, target);
     } else {

@@ -1,5 +1,5 @@
-// RoPE: each pair (a, b) of a head's first `dims` values turns by the angle of its position: (a cos - b sin, b cos + a sin). Sines
-// and cosines come from a table of all positions, made once in double: far positions lose digits in float.
+// RoPE: each pair (a, b) of a head's first `dims` values turns by the angle of its position: (a cos - b sin, b cos + a sin).
+// Sines and cosines come from a table of all positions, made once in double: far positions lose digits in float.
 //   naive  one thread per pair
 //   fast   16 bytes per load and thread: that many values of first halves and of second ones, or of whole pairs
 #include "cuda_ops.h"
@@ -65,7 +65,8 @@ void rope(Version version, TensorRef x, TensorRef positions, const RopeSpec& spe
     const auto kernel = !fast ? rope_naive<T> : turns.interleaved ? rope_fast<T, kWidth, true> : rope_fast<T, kWidth, false>;
     const std::int64_t items = x.shape[0] * x.shape[1] * (turns.pairs / pairs);
     if (items == 0) return;
-    gpu::launch(blocks_for(items, 128), 128, 0, stream, kernel, heads, static_cast<int>(x.shape[1]), static_cast<int>(items), at, turns);
+    gpu::launch(blocks_for(items, 128), 128, 0, stream, kernel, heads, static_cast<int>(x.shape[1]), static_cast<int>(items), at,
+                turns);
   });
 }
 

@@ -42,10 +42,22 @@ T* vector_of(const TensorRef& x, const char* operation, std::int64_t n) {
 }
 
 /// The storage type of tensor.h and the type that kernels compute with.
-template <class T> struct Storage { using type = T; };
-template <> struct Storage<__half> { using type = Half; };
-template <> struct Storage<__nv_bfloat16> { using type = BFloat16; };
-template <class T> struct Storage<const T> { using type = const typename Storage<T>::type; };
+template <class T>
+struct Storage {
+  using type = T;
+};
+template <>
+struct Storage<__half> {
+  using type = Half;
+};
+template <>
+struct Storage<__nv_bfloat16> {
+  using type = BFloat16;
+};
+template <class T>
+struct Storage<const T> {
+  using type = const typename Storage<T>::type;
+};
 
 template <class T>
 Rows<T> activations(const TensorRef& x, const char* operation, std::int64_t rows, std::int64_t cols) {
@@ -62,8 +74,8 @@ void with_type(DType type, const char* operation, Body body) {
   throw Error(std::string("cuda ") + operation, "activations of type " + std::string(name_of(type)), "f32, f16, bf16");
 }
 
-/// How many values a thread moves at once: 16 bytes of them where every row of each matrix begins at such an address and has whole
-/// packs, else 1. Depends on the shapes and places, never on how many rows there are.
+/// How many values a thread moves at once: 16 bytes of them where every row of each matrix begins at such an address and has
+/// whole packs, else 1. Depends on the shapes and places, never on how many rows there are.
 template <class... T>
 int pack_width(std::int64_t cols, const Rows<T>&... matrices) {
   constexpr int kWidth = 16 / std::min({sizeof(T)...});
@@ -85,8 +97,8 @@ inline unsigned threads_for(std::int64_t cols, int width) {
   const std::int64_t warps = (cols / width + 31) / 32;
   return 32 * static_cast<unsigned>(std::clamp<std::int64_t>(warps, 1, 8));
 }
-/// Launches an element-wise kernel over rows x cols, `width` values per thread: body(grid, threads, first row), blockIdx.y a row. A
-/// grid has at most 65535 of those, hence the loop.
+/// Launches an element-wise kernel over rows x cols, `width` values per thread: body(grid, threads, first row), blockIdx.y a row.
+/// A grid has at most 65535 of those, hence the loop.
 template <class Body>
 void over_rows(std::int64_t rows, std::int64_t cols, int width, Body body) {
   constexpr std::int64_t kMostRows = 65535;

@@ -40,8 +40,8 @@ void take_rows(Version version, TensorRef table, TensorRef ids, TensorRef out, g
       const bool wide = version == Version::fast && pack_width(cols, weights) > 1 && pack_width(cols, target) > 1;
       const auto kernel = wide ? take_rows_kernel<W, T, kWidth> : take_rows_kernel<W, T, 1>;
       over_rows(rows, cols, wide ? kWidth : 1, [&](gpu::Dim grid, unsigned threads, std::int64_t first) {
-        gpu::launch(grid, threads, 0, stream, kernel, weights, static_cast<int>(table_rows), numbers + first, static_cast<int>(cols),
-                    target.from(first));
+        gpu::launch(grid, threads, 0, stream, kernel, weights, static_cast<int>(table_rows), numbers + first,
+                    static_cast<int>(cols), target.from(first));
       });
     });
   });
