@@ -43,6 +43,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tool", default=ROOT / "build" / "release" / "bin" / "tokenizer_lines")
     options = parser.parse_args()
+    if not pathlib.Path(options.tool).exists():
+        raise SystemExit(f"{options.tool} is not there; build it: cmake --build build/release --target tokenizer_lines")
     text = options.text.read_text(encoding="utf-8")
     print("| tokenizer | tokens | patchbay | peer | ratio | load: patchbay | peer |\n| --- | --- | --- | --- | --- | --- | --- |")
     for path in options.files:

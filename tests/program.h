@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -26,12 +27,14 @@ struct ProgramResult {
   int code = -1;   ///< of a program that ended by itself
   int signal = 0;  ///< that ended it, else 0
   bool timed_out = false;
-  std::string out, err;
+  std::string out, err;  ///< of a program that timed out err ends with the limit that it came to
 };
 
+/// Processor time is what a program takes; the clock is far wider, since a machine may have much else to do.
 struct ProgramLimits {
-  int seconds = 60;
+  int seconds = 60;  ///< of processor time
   std::int64_t memory_bytes = std::int64_t{4} << 30;
+  int clock_seconds = 120;
 };
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -55,6 +58,9 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments, cons
     const rlimit memory{static_cast<rlim_t>(limits.memory_bytes), static_cast<rlim_t>(limits.memory_bytes)};
     ::setrlimit(RLIMIT_AS, &memory);
 #endif
+    const rlim_t seconds = static_cast<rlim_t>(limits.seconds);
+    const rlimit time{seconds, seconds + 1};
+    ::setrlimit(RLIMIT_CPU, &time);
     std::vector<char*> words = {const_cast<char*>("patchbay")};
     for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
     words.push_back(nullptr);
@@ -63,7 +69,8 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments, cons
   }
   ProgramResult result;
   int status = 0;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(limits.seconds);
+  const int clock_seconds = std::max(limits.seconds, limits.clock_seconds);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(clock_seconds);
   while (::waitpid(child, &status, WNOHANG) == 0) {
     if (!result.timed_out && std::chrono::steady_clock::now() > end) {
       result.timed_out = true;
@@ -73,6 +80,8 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments, cons
   }
   if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  const bool by_clock = result.timed_out;
+  result.timed_out = by_clock || result.signal == SIGXCPU;
   const auto take = [](std::FILE* file) {
     std::string text;
     std::rewind(file);
@@ -83,6 +92,7 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments, cons
   };
   result.out = take(out);
   result.err = take(err);
+  if (result.timed_out) result.err += "ended at the limit of " + (by_clock ? std::to_string(clock_seconds) + " s by the clock" : std::to_string(limits.seconds) + " s of processor time");
   return result;
 }
 

@@ -286,6 +286,8 @@ def main():
     parser.add_argument("--go-on", action="store_true", help="show differences and go on")
     parser.add_argument("--tool", default=ROOT / "build" / "release" / "bin" / "jinja_lines")
     options = parser.parse_args()
+    if not pathlib.Path(options.tool).exists():
+        raise SystemExit(f"{options.tool} is not there; build it: cmake --build build/release --target jinja_lines")
     chat_template_utils.datetime = generate.Clock
     ours = Ours(options.tool)
     end, number, texts, on_purpose, differences = time.time() + 60 * options.minutes, options.first, 0, 0, 0

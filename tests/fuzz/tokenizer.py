@@ -197,6 +197,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tool", default=ROOT / "build" / "release" / "bin" / "tokenizer_lines")
     options = parser.parse_args()
+    if not pathlib.Path(options.tool).exists():
+        raise SystemExit(f"{options.tool} is not there; build it: cmake --build build/release --target tokenizer_lines")
     lines = generate.corpus(random.Random(generate.SEED))
     models = {name: tokenizer.to_str() for name, tokenizer in generate.tokenizers_models(lines).items()}
     pieces = generate.sentencepiece_models(lines)

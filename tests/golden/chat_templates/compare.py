@@ -29,6 +29,8 @@ def context_of(conversation, add_generation_prompt):
 
 def main():
     tool = ROOT / "build" / "release" / "bin" / "jinja_lines"
+    if not pathlib.Path(tool).exists():
+        raise SystemExit(f"{tool} is not there; build it: cmake --build build/release --target jinja_lines")
     process = subprocess.Popen([tool], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     tokenizer = generate.tokenizer()
     cases = differences = refused = 0
