@@ -13,6 +13,7 @@
 #include "experiment/cpu_load.h"
 #include "experiment/text_table.h"
 #include "output_file.h"
+#include "path_checks.h"
 
 namespace patchbay::app {
 namespace {
@@ -42,6 +43,7 @@ void print_table(const Calibration& calibration, const std::string& path) {
 int calibrate(const CalibrateOptions& options) {
   const auto path = options.out.empty() ? calibration_path() : options.out;
   if (path.empty()) throw Error("calibrate", "neither XDG_CACHE_HOME nor HOME is set: there is no cache folder", "", "say where: --out FILE");
+  if (!options.out.empty()) output_target(path);  // refuses before the measuring
   refuse_other_file(path, "{\n  \"schema\"", "a calibration of patchbay");
   CalibrationOptions wanted;
   wanted.threads = calibrated_threads(options.threads > 0 ? options.threads : usable_cores());

@@ -12,8 +12,10 @@ namespace patchbay::app {
 
 /// The template in a file, else the model's own for chats with or without tools. @throws Error.
 ChatTemplate open_chat_template(const std::string& model, const std::optional<std::string>& file, bool tools);
-/// A JSON file, its objects in their own order. @throws Error.
+/// A JSON file, or of "-" standard input; its objects in their own order. @throws Error.
 nlohmann::ordered_json read_json(const std::string& path);
+/// Says on stderr that tools were given to a template that asks for none.
+void note_unread_tools(const ChatTemplate& chat_template, bool tools);
 std::tm local_time();
 
 }  // namespace patchbay::app

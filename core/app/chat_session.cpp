@@ -6,6 +6,7 @@
 #include "common.h"
 #include "patchbay/decoder.h"
 #include "session_generation.h"
+#include "utf8_prefix.h"
 
 namespace patchbay::app {
 
@@ -41,17 +42,21 @@ void ChatSession::reset() {
 
 std::vector<Token> ChatSession::prompt() {
   const auto* tools = settings_.tools.is_null() ? nullptr : &settings_.tools;
-  const std::vector<Token> tokens = session_->tokenizer().encode(template_.render({messages_, tools, nullptr, true, local_time()}));
+  ChatInput input{messages_, tools, nullptr, true, local_time()};
+  input.messages_from = "conversation";
+  input.tools_from = settings_.tools_from;
+  const std::vector<Token> tokens = session_->tokenizer().encode(template_.render(input));
   const auto length = static_cast<std::int64_t>(tokens.size()), room = session_->runner().context_length();
   if (tokens.empty()) throw Error("chat template", "it makes nothing of the messages");
   if (length > room) {
     throw Error("conversation", "has " + std::to_string(length) + " tokens and the context " + std::to_string(room), "",
-                "begin anew (/reset), or give it more room (--context)");
+                settings_.to_begin_anew + "give it more room (--context)");
   }
   return tokens;
 }
 
 ChatAnswer ChatSession::say(const std::string& message, const std::function<void(const std::string&)>& on_text, const std::function<bool()>& stop) {
+  if (const std::size_t good = utf8_prefix(message); good < message.size()) throw Error("message", "is not UTF-8 at byte " + std::to_string(good), "UTF-8");
   messages_.push_back({{"role", "user"}, {"content", message}});
   try {
     ChatAnswer answer;

@@ -42,6 +42,8 @@ class ChatSession {
     nlohmann::ordered_json tools;  ///< null: none
     std::int64_t max_tokens = 1024;
     std::uint64_t seed = 0;
+    std::string tools_from = "tools";      ///< the file, for messages
+    std::string to_begin_anew = "";        ///< how the user forgets a conversation: begins the remedy where it is full
   };
   ChatSession(std::unique_ptr<Session> session, ChatTemplate chat_template, Settings settings);
 

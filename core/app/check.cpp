@@ -9,11 +9,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "chat/chat_template.h"
 #include "commands.h"
 #include "common.h"
 #include "config.h"
 #include "experiment/plan.h"
 #include "failures.h"
+#include "folder_warnings.h"
 #include "json_file.h"
 
 namespace patchbay::app {
@@ -66,11 +68,17 @@ void check_tokenizer(const ModelFile& file, std::vector<std::string>& warnings) 
   }
 }
 
+void check_chat_templates(const ModelFile& file) {
+  const ChatFiles files = read_chat_files(file);
+  for (const auto& [name, source] : files.templates) ChatTemplate(source, files.places.at(name), files.special_tokens);
+}
+
 std::vector<std::string> check_model_file(const std::string& path) {
   const auto file = ModelFile::open(path);
   check_model(*file);
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = folder_warnings(*file);
   check_tokenizer(*file, warnings);
+  check_chat_templates(*file);
   warn_of_trailing_bytes(*file, warnings);
   return warnings;
 }

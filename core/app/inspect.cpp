@@ -2,7 +2,7 @@
 // does.
 //
 // --json: {"file", "form": "gguf" or "safetensors", "gguf_version" of GGUF, "file_bytes", "architecture", "name", "hyperparameters": {..}, "tokenizer": {..},
-// "parameters", "weights_bytes", "bits_per_weight",
+// "parameters", "weights_bytes", "bits_per_weight", where there are any "warnings": [..],
 // "types": [{"type", "tensors", "parameters", "bytes", "bits_per_weight", "computed"}]} and with --tensors
 // "tensors": [{"name", "type", "shape", "bytes"}], shapes as in the file: the first extent varies fastest.
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "folder_warnings.h"
 #include "json_file.h"
 #include "utf8.h"
 
@@ -155,11 +156,14 @@ int inspect(const InspectOptions& options) {
   const auto file = ModelFile::open(find_model(options.model.model));
   check_model(*file);
   if (!options.model.assignments.empty()) check_run(*file, run_config(options.model.assignments, options.model.threads));
+  const std::vector<std::string> warnings = folder_warnings(*file);
   json result = summary(*file);
+  if (!warnings.empty()) result["warnings"] = warnings;
   if (options.tensors) result["tensors"] = tensors_json(*file);
   if (options.model.json) {
     fmt::print("{}\n", result.dump(-1, ' ', false, json::error_handler_t::replace));
   } else {
+    for (const std::string& warning : warnings) fmt::print(stderr, "{}: warning: {}\n", printable(file->path()), warning);
     print(result);
   }
   return 0;

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "patchbay/decoder.h"
 
 namespace patchbay::app {
 namespace {
@@ -35,6 +36,7 @@ int logits(const LogitsOptions& options) {
   const Step step = runner.forward(rows);
   if (step.full) throw Error("--prompt", std::to_string(prompt.size()) + " tokens do not fit into the KV cache");
   const View<const float, 1> row = step.logits[0];
+  argmax(row);  // refuses what is not a number
   const std::vector<Token> top = largest(row, options.top);
   if (options.model.json) {
     nlohmann::json result = {{"tokens", prompt}, {"top", nlohmann::json::array()}};

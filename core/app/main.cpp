@@ -265,7 +265,7 @@ void add_template(CLI::App& app, Outcome& outcome) {
   add<TemplateOptions>(app, outcome, "template", "What a chat template makes of messages: the text and its tokens",
                        [](CLI::App& command, TemplateOptions& options) {
                          model(command, options.model);
-                         command.add_option("--messages", options.messages, "A JSON file: [{\"role\": \"user\", \"content\": \"...\"}, ...]")->required();
+                         command.add_option("--messages", options.messages, "A JSON file, or - for standard input: [{\"role\": \"user\", \"content\": \"...\"}, ...]")->required();
                          command.add_option("--tools", options.tools, "A JSON file with tools");
                          command.add_option("--variables", options.variables, "A JSON file with more names for the template (enable_thinking)");
                          command.add_option("--template", options.chat_template, "A file with a chat template, instead of the model's own");

@@ -16,6 +16,7 @@
 #include "experiment/report_html.h"
 #include "json_text.h"
 #include "output_file.h"
+#include "path_checks.h"
 #include "resources.h"
 
 namespace patchbay::app {
@@ -102,6 +103,7 @@ std::string draw(std::vector<Plot>& plots) {
 /// A folder of results holds reports under their two names; all else there is the experiment's.
 void check_target(const std::string& path, const char* name, const char* beginning, const char* what) {
   if (path.empty()) return;
+  output_target(path);  // refuses before the work
   std::error_code ignored;
   const auto folder = fs::weakly_canonical(path, ignored).parent_path();
   const bool holds_results = fs::exists(folder / "records.jsonl", ignored) || fs::exists(folder / "experiment.json", ignored);

@@ -34,6 +34,17 @@ bool must_be_told_to_sample(const PluginSpec& decoder) {
   });
 }
 
+/// A value out of range is refused here, under the name that the user gave.
+void check_value(const ShortForm& form, const std::string& text) {
+  Settings value = plain_settings(text);
+  value.where = form.option;
+  auto settings = std::make_shared<Settings>();
+  settings->kind = Settings::Kind::map;
+  settings->where = form.option;
+  settings->entries.emplace_back(form.parameter, value);
+  Registry::instance().effective("processors", {form.plugin, settings});
+}
+
 }  // namespace
 
 std::vector<ShortForm> short_forms() {
@@ -78,6 +89,7 @@ std::vector<std::string> with_short_forms(const std::map<std::string, std::strin
     if (value == given.end()) continue;
     if (value->second.find_first_of(",[]{}\"'#:") != std::string::npos)
       throw Error(form.option, printable(value->second) + " is no value");
+    check_value(form, value->second);
     processors +=
         (processors.empty() ? "" : ", ") + ("{type: " + form.plugin + ", " + form.parameter + ": " + value->second + "}");
   }

@@ -38,8 +38,12 @@ int show_template(const TemplateOptions& options) {
   const ChatTemplate chat_template = open_chat_template(options.model.model, options.chat_template, options.tools.has_value());
   const nlohmann::ordered_json messages = read_json(options.messages), tools = options.tools ? read_json(*options.tools) : nlohmann::ordered_json(),
                                variables = options.variables ? read_json(*options.variables) : nlohmann::ordered_json();
-  const FramedText text = chat_template.render({messages, options.tools ? &tools : nullptr, options.variables ? &variables : nullptr,
-                                                !options.no_generation_prompt, local_time()});
+  note_unread_tools(chat_template, options.tools.has_value());
+  ChatInput input{messages, options.tools ? &tools : nullptr, options.variables ? &variables : nullptr, !options.no_generation_prompt, local_time()};
+  input.messages_from = options.messages == "-" ? "standard input" : escaped(options.messages);
+  if (options.tools) input.tools_from = escaped(*options.tools);
+  if (options.variables) input.variables_from = escaped(*options.variables);
+  const FramedText text = chat_template.render(input);
   const auto tokenizer = load_tokenizer(path);
   const std::vector<Token> tokens = tokenizer->encode(text);
   if (options.model.json) {

@@ -14,7 +14,8 @@ namespace patchbay::app {
 
 int tokenize(const TokenizeOptions& options) {
   std::vector<std::string> settings = options.model.assignments;
-  // With --file there is no TEXT: the first word is a setting like the others.
+  // With --file there is no TEXT: the first word is a setting like the others, or one too many.
+  if (options.file && options.text && options.text->find('=') == std::string::npos) throw Error("tokenize", "TEXT and --file are both given", "one of both");
   if (options.file && options.text) settings.insert(settings.begin(), *options.text);
   if (!options.file && !options.text) throw Error("tokenize", "nothing to tokenise", "TEXT, or --file F");
   if (!settings.empty()) run_config(settings, options.model.threads);  // no setting changes tokens, but a wrong one is an error

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "path_checks.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -50,13 +51,8 @@ void flush_folder_of(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path, std::string remedy)
-    : path_(std::move(path)), beside_(path_ + ".part" + std::to_string(::getpid())), remedy_(std::move(remedy)) {
-  std::error_code ignored;
-  const auto there = std::filesystem::status(path_, ignored);
-  if (std::filesystem::is_directory(there)) throw Error(shown(path_), "is a folder where a file is to be written", {}, "give a file's name");
-  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
-    throw Error(shown(path_), "is a pipe or a device, which a file cannot replace", "a regular file, or a new name");
+AtomicFile::AtomicFile(std::string path, std::string remedy)  // of a link its target is replaced, and not the link.
+    : path_(output_target(path)), beside_(path_ + ".part" + std::to_string(::getpid())), remedy_(std::move(remedy)) {
   file_ = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file_ < 0) throw failed(path_, "writing", remedy_);
 }

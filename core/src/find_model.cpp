@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include "config.h"
+#include "files.h"
 #include "model_file.h"
+#include "path_checks.h"
 #include "resources.h"
 #include "utf8.h"
 
@@ -101,12 +103,21 @@ std::string find_described_model(const std::string& description) { return descri
 
 std::string find_model(const std::string& file_or_name) {
   if (file_or_name.empty()) throw Error("model", "is empty", known_models());
-  if (fs::is_regular_file(file_or_name) || fs::is_regular_file(fs::path(file_or_name) / "config.json")) return file_or_name;
-  const bool is_path = file_or_name.find('/') != std::string::npos || file_or_name.ends_with(".gguf") || file_or_name.ends_with(".safetensors");
-  if (is_path && fs::is_directory(file_or_name)) {
-    throw Error(escaped(file_or_name) + "/config.json", "no such file: the folder holds no model", "a Hugging Face folder, or a GGUF file");
+  const fs::path path(file_or_name);
+  const std::string config = (path / "config.json").string();
+  if (fs::is_regular_file(path)) {
+    if (path.filename() == "config.json") throw Error(escaped(file_or_name), "describes a model, and is none", "a Hugging Face folder, or a GGUF file", "give the folder: " + escaped(path.has_parent_path() ? path.parent_path().string() : "."));
+    return file_or_name;
   }
-  if (is_path) throw Error(escaped(file_or_name), fs::exists(file_or_name) ? "is not a regular file" : "no such file");
+  if (fs::is_directory(path) && is_there(config)) {
+    refuse_special_file(config);
+    return file_or_name;
+  }
+  const bool is_path = file_or_name.find('/') != std::string::npos || file_or_name.ends_with(".gguf") || file_or_name.ends_with(".safetensors");
+  if (is_path && fs::is_directory(path)) {
+    throw Error(escaped(config), "no such file: the folder holds no model", "a Hugging Face folder, or a GGUF file");
+  }
+  if (is_path) throw Error(escaped(file_or_name), is_there(file_or_name) ? "is not a regular file" : "no such file");
   for (const fs::path& folder : description_folders()) {
     const fs::path description = folder / (file_or_name + ".yaml");
     if (fs::is_regular_file(description)) return described_file(description);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "files.h"
+#include "lookalikes.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -39,6 +40,7 @@ json parse(const std::string& bytes, const std::string& name) {
     }
     return true;
   };
+  if (const Lookalike* known = find_lookalike(bytes)) throw Error(name, fmt::format("is not JSON: looks like {}", known->what), "JSON in UTF-8", std::string(known->remedy));
   // NUL would end the text for the parser, whatever follows.
   if (const auto nul = bytes.find('\0'); nul != std::string::npos) throw Error(fmt::format("{}: byte {}", name, nul + 1), "is not JSON here: NUL", "JSON in UTF-8");
   try {
@@ -63,6 +65,7 @@ JsonFile::JsonFile(const std::string& path) : name_(escaped(path)) {
   if (!code && bytes > kMaxBytes) throw Error(name_, fmt::format("{} bytes are too many for JSON", bytes), fmt::format("up to {}", kMaxBytes));
   value_ = std::make_unique<json>(parse(read_whole_file(path), name_));
 }
+JsonFile::JsonFile(std::string name, const std::string& bytes) : name_(std::move(name)), value_(std::make_unique<json>(parse(bytes, name_))) {}
 JsonFile::~JsonFile() = default;
 JsonNode JsonFile::root() const { return {value_.get(), &name_, "", "", JsonNode::kRoot}; }
 

@@ -65,6 +65,8 @@ class PATCHBAY_API JsonFile {
  public:
   /// @throws Error when the file is no JSON (RFC 8259, UTF-8), too large or too deep, or an object names a key twice.
   explicit JsonFile(const std::string& path);
+  /// The same of a text that was read elsewhere; `name` is what errors call it.
+  JsonFile(std::string name, const std::string& bytes);
   ~JsonFile();
   const std::string& name() const { return name_; }  ///< safe to print
   JsonNode root() const;

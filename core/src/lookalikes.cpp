@@ -13,7 +13,7 @@ constexpr std::string_view kUnpack = "unpack it first", kConvert = "convert it f
 constexpr std::string_view kOld = "convert the model again with a current tool";
 
 constexpr Lookalike kLookalikes[] = {
-    {"version https://git-lfs", "a Git LFS pointer in place of the model", "fetch the file itself (git lfs pull)", true},
+    {"version https://git-lfs", "a Git LFS pointer in place of the file", "fetch the file itself (git lfs pull)", true},
     {"\x1f\x8b"sv, "gzip-compressed data", kUnpack},
     {"\x28\xb5\x2f\xfd"sv, "zstd-compressed data", kUnpack},
     {"\xfd""7zXZ"sv, "xz-compressed data", kUnpack},
@@ -26,7 +26,7 @@ constexpr Lookalike kLookalikes[] = {
     {"algg", "old container ggla", kOld},
     {"FUGG", "byte order mismatch", kConvert},
 };
-constexpr Lookalike kHtml = {"", "HTML, an error or login page in place of the model", "fetch the file again", true};
+constexpr Lookalike kHtml = {"", "HTML, an error or login page in place of the file", "fetch the file again", true};
 
 bool looks_like_html(std::string_view head) {
   std::string lower(head.substr(0, 256));

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "json_file.h"
+#include "path_checks.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -31,7 +32,7 @@ void read_index(SafetensorsFiles& files) {
     const std::string name(shard.text());
     if (name.find('/') != name.npos || !is_plain_text(name) || !name.ends_with(".safetensors"))
       shard.fail(fmt::format("bad shard path '{}'", escaped(name, 80)), "a file NAME.safetensors in the folder of the index");
-    if (!tensors.contains(name) && !fs::exists(fs::path(files.index).parent_path() / name))
+    if (!tensors.contains(name) && !is_there((fs::path(files.index).parent_path() / name).string()))
       shard.fail(fmt::format("missing shard: {} is not here", name), "", "fetch it into the folder of the index");
     tensors[name].emplace_back(tensor);
   });
@@ -43,6 +44,9 @@ void read_index(SafetensorsFiles& files) {
 
 [[noreturn]] void refuse_folder(const fs::path& folder) {
   const std::string shown = escaped(folder.string());
+  std::size_t shards = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) shards += entry.path().extension() == ".safetensors" && entry.path().stem().string().find("-of-") != std::string::npos;
+  if (shards > 0) throw Error(shown + "/" + kIndex, fmt::format("no such file: {} shards are here, but not the index that names them", shards), "", "fetch it into the folder of the shards");
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
     if (fs::exists(folder / other)) throw Error(shown + "/" + other, "is a pickle, which is not read", std::string(kWeights), "save the model again as safetensors");
   }
@@ -61,14 +65,17 @@ SafetensorsFiles find_safetensors(const std::string& path) {
   const fs::path given(path), whole = fs::is_directory(given) ? given / kWeights : given;
   if (fs::is_directory(given)) {
     files.folder = path;
-    if (fs::exists(given / kIndex)) files.index = (given / kIndex).string();
-    else if (!fs::exists(whole)) refuse_folder(given);
+    // Where both are there, transformers reads the one file.
+    if (!is_there(whole.string())) {
+      if (!is_there((given / kIndex).string())) refuse_folder(given);
+      files.index = (given / kIndex).string();
+    }
   } else if (path.ends_with(kIndexEnd)) {
     files.index = path;
   }
   // A file of the name that a whole model has belongs to the model that config.json describes.
   const fs::path folder = given.parent_path().empty() ? "." : given.parent_path();
-  if (files.folder.empty() && (given.filename() == kWeights || given.filename() == kIndex) && fs::exists(folder / "config.json")) files.folder = folder.string();
+  if (files.folder.empty() && (given.filename() == kWeights || given.filename() == kIndex) && is_there((folder / "config.json").string())) files.folder = folder.string();
   if (files.index.empty()) files.shards.push_back(whole.string());
   else read_index(files);
   return files;
@@ -96,7 +103,7 @@ std::vector<std::string> described_by(const std::string& folder) {
   std::vector<std::string> paths;
   for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
     const fs::path path = fs::path(folder) / name;
-    if (fs::exists(path)) paths.push_back(path.string());
+    if (is_there(path.string())) paths.push_back(path.string());
   }
   return paths;
 }

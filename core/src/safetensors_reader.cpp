@@ -16,6 +16,7 @@
 #include "gguf_types.h"
 #include "lookalikes.h"
 #include "utf8.h"
+#include "utf8_prefix.h"
 
 namespace patchbay {
 namespace {
@@ -221,10 +222,11 @@ class HeaderReader {
 std::string_view header_of(std::span<const std::byte> bytes, const std::string& file) {
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::string where = file + ": header";
-  if (all.size() < kLengthBytes) throw Error(where, fmt::format("truncated header length: the file has {} bytes", all.size()), "8 bytes or more");
+  if (all.size() < kLengthBytes) throw Error(where, fmt::format("truncated header length: the file has {} bytes", all.size()), "8 bytes or more",
+                                             "the file was probably cut while it was copied or downloaded: fetch it again");
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
-  if (length == 0) throw Error(where, "empty header", "at least {}");
+  if (length == 0) throw Error(where, "empty header", "at least {}", "fetch the file again");
   if (length > kMaxSafetensorsHeader) {
     const Lookalike* known = find_lookalike(all);
     if (known) throw Error(where, fmt::format("not safetensors: looks like {}", known->what), "", std::string(known->remedy));
@@ -235,7 +237,8 @@ std::string_view header_of(std::span<const std::byte> bytes, const std::string& 
                 "the file was probably cut while it was copied or downloaded: fetch it again");
   }
   const std::string_view header = all.substr(kLengthBytes, length);
-  if (!is_utf8(header)) throw Error(where, "bad UTF-8");
+  if (const std::size_t good = utf8_prefix(header); good < header.size())
+    throw Error(where + fmt::format(" at byte {}", kLengthBytes + good), "bad UTF-8", "JSON in UTF-8");
   // What the JSON parser would take: it skips a byte order mark, and NUL ends the text for it.
   if (header.find('\0') != header.npos) throw Error(where, fmt::format("header is not JSON: NUL at byte {}", kLengthBytes + header.find('\0')));
   if (header.starts_with("\xEF\xBB\xBF")) throw Error(where, "header is not JSON: it begins with a byte order mark");

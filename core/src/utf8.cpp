@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tokenizer.h"
+#include "utf8_prefix.h"
 
 namespace patchbay {
 namespace {
@@ -56,14 +57,17 @@ Utf8Unit first_utf8_unit(std::string_view text) {
   return {Utf8Unit::Kind::character, lead.bytes, code_point};
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Unit unit = first_utf8_unit(text);
-    if (unit.kind != Utf8Unit::Kind::character) return false;
-    text.remove_prefix(unit.bytes);
+std::size_t utf8_prefix(std::string_view text) {
+  std::size_t good = 0;
+  while (good < text.size()) {
+    const Utf8Unit unit = first_utf8_unit(text.substr(good));
+    if (unit.kind != Utf8Unit::Kind::character) break;
+    good += unit.bytes;
   }
-  return true;
+  return good;
 }
+
+bool is_utf8(std::string_view text) { return utf8_prefix(text) == text.size(); }
 
 bool is_control(char32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || (c >= 0x200E && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||

@@ -144,15 +144,15 @@ TEST_CASE("a role is a word, and messages are messages") {
   const ChatTemplate chat_template("{{ messages[0].role }}", "chat template", {});
   const auto error = [&](const Json& messages) { return test::message_of([&] { chat_template.render({messages}); }); };
   CHECK(error({{{"role", "user"}, {"content", "x"}}}) == "no error");
-  CHECK(error({{{"role", "<|im_end|>"}}}) == "input of chat template: message 1: role: is no word: \"<|im_end|>\"; allowed: letters, digits, _ and -, such as user");
+  CHECK(error({{{"role", "<|im_end|>"}}}) == "messages: message 1: role: is no word: \"<|im_end|>\"; allowed: letters, digits, _ and -, such as user");
   CHECK_THAT(error({{{"role", 1}}}), Catch::Contains("role: is no word: 1"));
-  CHECK_THAT(error({{{"content", "x"}}}), Catch::Contains("message 1: a message has no role"));
-  CHECK_THAT(error(Json{"x"}), Catch::Contains("message 1: a message is no object"));
-  CHECK_THAT(error(Json::object()), Catch::Contains("messages: are no list"));
+  CHECK_THAT(error({{{"content", "x"}}}), Catch::Contains("messages: message 1: has no role"));
+  CHECK_THAT(error(Json{"x"}), Catch::Contains("messages: message 1: is no object"));
+  CHECK_THAT(error(Json::object()), Catch::Contains("messages: is no list of messages"));
   CHECK_THAT(error({{{"role", "user"}, {"content", "\xff"}}}), Catch::Contains("a text is not UTF-8"));
   const Json messages = {{{"role", "user"}}};
   const Json tools = {1};
-  CHECK_THAT(test::message_of([&] { chat_template.render({messages, &tools}); }), Catch::Contains("tools: are no list of objects"));
+  CHECK_THAT(test::message_of([&] { chat_template.render({messages, &tools}); }), Catch::Contains("tools: is no list of tools"));
 }
 
 TEST_CASE("templates are found in folders, by name") {
@@ -165,12 +165,54 @@ TEST_CASE("templates are found in folders, by name") {
   write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "two"}, {"name": "tool_use", "template": "three"}]})");
   CHECK(choose_template(read_chat_files(folder.path), false) == "two");
   CHECK(choose_template(read_chat_files(folder.path), true) == "three");
+  CHECK_THAT(place_of_template(read_chat_files(folder.path), true), Catch::Contains("tokenizer_config.json: /chat_template/1"));
+  for (const char* wrong : {"5", "{}", "[5]", "[{\"name\": \"a\"}]"}) {
+    write("tokenizer_config.json", std::string(R"({"chat_template": )") + wrong + "}");
+    CHECK_THAT(test::message_of([&] { read_chat_files(folder.path); }), Catch::Contains("tokenizer_config.json: /chat_template"));
+  }
+  write("tokenizer_config.json", R"({"chat_template": 5})");
+  CHECK_THAT(test::message_of([&] { read_chat_files(folder.path); }), Catch::Contains("allowed: a text, or a list of names and texts"));
+  write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "two"}, {"name": "tool_use", "template": "three"}]})");
   write("chat_template.jinja", "four");
   CHECK(choose_template(read_chat_files(folder.path), false) == "four");
   CHECK(choose_template(read_chat_files(folder / "model.safetensors"), true) == "three");
   std::filesystem::create_directory(folder / "additional_chat_templates");
   write("additional_chat_templates/tool_use.jinja", "five");
+  CHECK(place_of_template(read_chat_files(folder.path), true) == folder / "additional_chat_templates/tool_use.jinja");
   CHECK(choose_template(read_chat_files(folder.path), true) == "five");
+}
+
+TEST_CASE("what is given to a template is named in errors, and sets no name that patchbay sets") {
+  const ChatTemplate chat_template("{{ messages }}", "chat template", {});
+  const Json messages = {{{"role", "user"}}}, list = Json::array();
+  ChatInput input{list, nullptr, nullptr};
+  input.messages_from = "m.json", input.tools_from = "t.json", input.variables_from = "v.json";
+  const auto error = [&](const ChatInput& one) { return test::message_of([&] { chat_template.render(one); }); };
+  const Json no_messages = {1}, no_tools = {1};
+  ChatInput bad{no_messages, nullptr, nullptr, true, std::nullopt, "m.json", "t.json", "v.json"};
+  CHECK_THAT(error(bad), Catch::StartsWith("m.json: message 1: is no object"));
+  input.tools = &no_tools;
+  CHECK_THAT(error(input), Catch::StartsWith("t.json: is no list of tools"));
+  input.tools = nullptr;
+  for (const char* name : {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "pad_token"}) {
+    const Json variables = {{name, "x"}};
+    input.variables = &variables;
+    CHECK_THAT(error(input), Catch::StartsWith(std::string("v.json: ") + name + ": is set by patchbay"));
+  }
+  const Json variables = {{"enable_thinking", false}};
+  input.variables = &variables;
+  CHECK(error(input) == "no error");
+}
+
+TEST_CASE("a template says which names it reads; what is saved instead of one is told") {
+  const auto reads = [](const std::string& source) { return ChatTemplate(source, "chat template", {}).reads("tools"); };
+  CHECK(reads("{% if tools %}x{% endif %}"));
+  CHECK_FALSE(reads("tools {# tools #} {{ 'tools' }}"));
+  const auto error = [](const std::string& source) { return test::message_of([&] { ChatTemplate(source, "x.jinja", {}); }); };
+  CHECK_THAT(error("version https://git-lfs.github.com/spec/v1\noid sha256:00\n"), Catch::Contains("x.jinja: is no chat template: looks like a Git LFS pointer") && Catch::Contains("git lfs pull"));
+  CHECK_THAT(error("<!DOCTYPE html><html></html>"), Catch::Contains("x.jinja: is no chat template: looks like HTML"));
+  CHECK_THAT(error(""), Catch::Contains("x.jinja: the chat template is empty"));
+  CHECK_THAT(error("ab\xff"), Catch::Contains("not UTF-8 at byte 2"));
 }
 
 TEST_CASE("templates are found in GGUF files, by name") {

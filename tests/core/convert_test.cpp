@@ -3,6 +3,7 @@
 #include "convert/convert.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -417,7 +418,11 @@ TEST_CASE("nothing is overwritten unasked; --force replaces a model, and no othe
   CHECK_THAT(test::message_of([&] { convert(place / "a", place / "a.gguf"); }), Contains("a.gguf: exists; --force replaces it"));
   convert(place / "a", place / "a.gguf", {"", true});
   CHECK_THAT(test::message_of([&] { convert(place / "a", place / "a"); }), Contains("/a: is a folder"));
-  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "a.gguf"); }), Contains("a.gguf: is a file"));
+  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "a.gguf"); }), Contains("a.gguf: is a file's name, and a GGUF file becomes a folder"));
+  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "new.gguf"); }), Contains("new.gguf: is a file's name"));
+  for (const char* name : {"out", "out.safetensors", "out.gguf.bak"}) {
+    CHECK_THAT(test::message_of([&] { convert(place / "a", place / name); }), Contains("is no name of a GGUF file, which is what a folder becomes; allowed: NAME.gguf"));
+  }
   CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "a"); }), Contains("/a: exists and is not empty; --force replaces it"));
   std::filesystem::create_directory(place / "b");
   convert(place / "a.gguf", place / "b/");
@@ -428,6 +433,58 @@ TEST_CASE("nothing is overwritten unasked; --force replaces a model, and no othe
   CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "b", {"", true}); }), Contains("b/thesis.tex: is no file of a model's folder"));
   CHECK(std::filesystem::exists(place / "b/thesis.tex"));
   CHECK(place.entries() == 3);
+}
+
+TEST_CASE("--force does not destroy the model that is read, and replaces no pipe, no folder's link and no link that leads nowhere") {
+  namespace fs = std::filesystem;
+  const Place place;
+  test::write_golden_folder(place / "a", "qwen2");
+  write_tokenizer(place / "a");
+  convert(place / "a", place / "a.gguf");
+  const auto refusal = [&](const std::string& in, const std::string& out) { return test::message_of([&] { convert(place / in, place / out, {"", true}); }); };
+  std::map<std::string, std::string> before;
+  for (const auto& entry : fs::directory_iterator(place / "a")) before[entry.path()] = test::read_file(entry.path());
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"}) CHECK_THAT(refusal("a", "a/" + std::string(name)), Contains("belongs to the model that is read"));
+  CHECK_THAT(refusal("a", "a/tokenizer.model"), Contains("is no name of a GGUF file"));
+  fs::create_symlink(place / "a/model.safetensors", place / "link.gguf");
+  CHECK_THAT(refusal("a", "link.gguf"), Contains("belongs to the model that is read"));
+  for (const auto& [path, bytes] : before) CHECK((test::read_file(path) == bytes));
+
+  fs::create_directory(place / "b");
+  fs::rename(place / "a.gguf", place / "b/tokenizer.model");
+  fs::create_symlink(place / "b", place / "c");
+  for (const char* out : {"b", "b/", "c", "c/"}) CHECK_THAT(refusal("b/tokenizer.model", out), Contains("holds the model that is read"));
+  fs::rename(place / "b/tokenizer.model", place / "a.gguf");
+  convert(place / "a.gguf", place / "c", {"", true});  // a link to a folder keeps: what it leads to is replaced
+  CHECK(fs::is_symlink(place / "c"));
+  CHECK(fs::exists(place / "b/model.safetensors"));
+  convert(place / "a.gguf", place / "c/", {"", true});
+  CHECK(fs::is_symlink(place / "c"));
+
+  fs::create_symlink("nothing", place / "dangling.gguf");
+  fs::create_symlink("nothing", place / "dangling");
+  CHECK_THAT(refusal("a", "dangling.gguf"), Contains("dangling.gguf: is a link that leads nowhere"));
+  CHECK_THAT(refusal("a.gguf", "dangling"), Contains("dangling: is a link that leads nowhere"));
+  REQUIRE(::mkfifo((place / "pipe.gguf").c_str(), 0600) == 0);
+  CHECK_THAT(refusal("a", "pipe.gguf"), Contains("pipe.gguf: is a pipe or a device"));
+  CHECK(fs::is_fifo(place / "pipe.gguf"));
+  fs::create_symlink("a.gguf", place / "good.gguf");
+  convert(place / "a", place / "good.gguf", {"bf16", true});
+  CHECK(fs::is_symlink(place / "good.gguf"));
+  CHECK(ModelFile::open(place / "a.gguf")->integer("general.file_type") == 32);
+}
+
+TEST_CASE("a scale of attention that llama.cpp does not read goes along, and is noted") {
+  const Place place;
+  test::write_golden_folder(place / "a", "gemma3");
+  write_tokenizer(place / "a");
+  Json config = test::golden_model("gemma3")["config"];
+  config["query_pre_attn_scalar"] = 32;  // head_dim is 8
+  std::ofstream(place / "a/config.json") << config.dump();
+  const auto notes = convert(place / "a", place / "a.gguf");
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0], Contains("llama.cpp does not read attention.scale") && Contains("1/sqrt(8)"));
+  CHECK(read_model_spec(*ModelFile::open(place / "a.gguf")).attention_scale == read_model_spec(*ModelFile::open(place / "a")).attention_scale);
 }
 
 TEST_CASE("a full disk, and a folder that cannot be written to, are errors that leave nothing behind") {
@@ -442,15 +499,16 @@ TEST_CASE("a full disk, and a folder that cannot be written to, are errors that 
       const rlimit limit{20000, 20000};
       ::setrlimit(RLIMIT_FSIZE, &limit);
       const std::string message = test::message_of([&, from = place / in, to = place / out] { convert(from, to); });
-      ::_exit(message.find("writing failed: File too large; make room") != std::string::npos ? 0 : 3);
+      const bool named = message.find(".part") == std::string::npos && message.find(place / out) != std::string::npos;  // by the name that the user gave
+      ::_exit(named && message.find("writing failed: File too large; make room") != std::string::npos ? 0 : 3);
     }
     int status = 0;
     ::waitpid(child, &status, 0);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
   }
   CHECK(place.entries() == 2);
-  CHECK_THAT(test::message_of([&] { convert(place / "a", place / "nowhere/b.gguf"); }), Contains("nowhere/b.gguf") && Contains("No such file or directory"));
-  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "nowhere/b"); }), Contains("nowhere/b"));
+  CHECK_THAT(test::message_of([&] { convert(place / "a", place / "nowhere/b.gguf"); }), Contains("nowhere: no such folder: b.gguf is to be written there") && !Contains(".part"));
+  CHECK_THAT(test::message_of([&] { convert(place / "a.gguf", place / "nowhere/b"); }), Contains("nowhere: no such folder: b is to be written there"));
 }
 
 TEST_CASE("what the other form has no words for is refused before anything is written") {

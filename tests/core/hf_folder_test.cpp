@@ -1,9 +1,12 @@
 // Hugging Face folders, opened as any model: the golden models in the form in which transformers saves them give its logits; what is
 // missing, too much or of another shape is refused by name.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "config.h"
+#include "folder_warnings.h"
 #include "hf_folder.h"
 #include "session.h"
 
@@ -90,6 +93,23 @@ TEST_CASE("a folder's shards give the same bits as one file; rules name tensors 
   CHECK(logits_of(folder.path, kTokens) == whole);
   CHECK(logits_of(index, kTokens) == whole);
   CHECK(ModelFile::open(folder.path)->paths().size() == 4);  // config.json, the index and two shards: all that the model is
+  const auto warnings = folder_warnings(*ModelFile::open(folder.path));
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings[0], Contains("model.safetensors.index.json: total_size is 1, and the tensors have "));
+  auto less = map;
+  less.erase("model.norm.weight");
+  std::ofstream(index) << nlohmann::json({{"weight_map", less}}).dump();
+  CHECK_THAT(folder_warnings(*ModelFile::open(folder.path)).at(0), Contains("leaves out 1 tensors that its shards hold (model.norm.weight)"));
+  std::filesystem::remove(index);
+  CHECK_THAT(test::message_of([&] { ModelFile::open(folder.path); }), Contains("model.safetensors.index.json: no such file: 2 shards are here"));
+  std::ofstream(index) << nlohmann::json({{"weight_map", map}}).dump();
+
+  // transformers reads the one file where both are there; so does this, and says so.
+  test::write_weights(folder / "model.safetensors", one.tensors);
+  CHECK(ModelFile::open(folder.path)->paths().size() == 2);
+  CHECK(logits_of(folder.path, kTokens) == whole);
+  CHECK_THAT(folder_warnings(*ModelFile::open(folder.path)).at(0), Contains("the weights are here twice: model.safetensors is read"));
+  std::filesystem::remove(folder / "model.safetensors");
   CHECK(logits_of(folder.path, kTokens, "weights: {quantizer: none, rules: [{match: blk.0.attn_q, quantizer: rtn, format: q8_0}]}") != whole);
 
   shards[1]["model.norm.weight"] = one.tensors["model.norm.weight"];
@@ -179,6 +199,74 @@ TEST_CASE("a folder without weights, with pickled ones, or without config.json s
   CHECK_THAT(refusal(), Contains("pytorch_model.bin: is a pickle"));
   std::filesystem::remove(folder.folder / "config.json");
   CHECK_THAT(refusal(), Contains(folder.folder.path + "/config.json: no such file"));
+}
+
+TEST_CASE("links that lead nowhere and what is no file are told apart from files that are absent") {
+  namespace fs = std::filesystem;
+  const auto refusal = [](const Folder& folder) { return test::message_of([&] { make_tokenizer(*ModelFile::open(find_model(folder.folder.path))); }); };
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"}) {
+    const Folder folder("qwen2");
+    folder.write();
+    fs::remove(folder.folder / name);
+    fs::create_symlink("../../blobs/0123", folder.folder / name);  // a broken cache of huggingface_hub
+    CHECK_THAT(refusal(folder), Contains(folder.folder / name + ": is a link to a file that is not there: ../../blobs/0123"));
+  }
+  const Folder folder("qwen2");
+  folder.write();
+  fs::remove(folder.folder / "config.json");
+  fs::create_directory(folder.folder / "config.json");
+  CHECK_THAT(refusal(folder), Contains("config.json: is a folder where a file is expected"));
+  fs::remove(folder.folder / "config.json");
+  REQUIRE(::mkfifo((folder.folder / "config.json").c_str(), 0600) == 0);
+  CHECK_THAT(refusal(folder), Contains("config.json: is a pipe or a device"));
+  fs::remove(folder.folder / "config.json");
+  for (const auto& [text, reason] : {std::pair("version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "is not JSON: looks like a Git LFS pointer"),
+                                     std::pair("<!doctype html>", "is not JSON: looks like HTML")}) {
+    std::ofstream(folder.folder / "config.json") << text;
+    CHECK_THAT(refusal(folder), Contains("config.json: ") && Contains(reason));
+  }
+  CHECK_THAT(test::message_of([&] { find_model(folder.folder / "config.json"); }), Contains("describes a model, and is none") && Contains("give the folder: " + folder.folder.path));
+  CHECK_THAT(test::message_of([] { find_model("/"); }), Catch::Matchers::StartsWith("/config.json: no such file"));
+  std::ofstream(folder.folder / "model.safetensors") << "";
+  std::ofstream(folder.folder / "config.json") << folder.config.dump();
+  CHECK_THAT(refusal(folder), Contains("the file has 0 bytes") && Contains("fetch it again"));
+}
+
+TEST_CASE("rows of the embedding without a token: shown as in GGUF, and no text becomes one") {
+  const Folder folder("qwen2");
+  folder.write();
+  std::filesystem::copy_file(test::source_path("tests/golden/tokenizers/gpt2.json"), folder.folder / "tokenizer.json");
+  nlohmann::json tokenizer = nlohmann::json::parse(test::read_file(folder.folder / "tokenizer.json"));
+  // A vocabulary of 61 characters, one number left out.
+  nlohmann::json vocab;
+  for (int i = 0; i < 61; ++i) vocab[std::string(1, static_cast<char>('!' + i))] = i < 30 ? i : i + 1;
+  tokenizer["model"]["vocab"] = vocab;
+  tokenizer["model"]["merges"] = nlohmann::json::array();
+  tokenizer["added_tokens"] = nlohmann::json::array();
+  std::ofstream(folder.folder / "tokenizer.json") << tokenizer.dump();
+  const auto made = make_tokenizer(*ModelFile::open(folder.folder.path));
+  CHECK(made->size() == kVocabulary);
+  for (const Token token : {30, 62, 63}) {
+    const std::string text = "[PAD" + std::to_string(token) + "]";
+    CHECK(made->piece(token, false) == text);
+    CHECK(made->decode_text(std::vector<Token>{token}) == text);
+  }
+  const auto tokens = made->encode("[PAD63][PAD30]", true, true);
+  CHECK(std::ranges::find(tokens, 63) == tokens.end());
+  CHECK(std::ranges::find(tokens, 30) == tokens.end());
+}
+
+TEST_CASE("numbers of a folder's files that cannot be meant are warnings") {
+  Folder folder("qwen2");
+  folder.config["bos_token_id"] = 64;
+  folder.config["eos_token_id"] = {1, "x"};
+  folder.write();
+  std::ofstream(folder.folder / "generation_config.json") << R"({"temperature": "0.7", "top_p": 0.9, "top_k": null})";
+  const auto warnings = folder_warnings(*ModelFile::open(folder.folder.path));
+  REQUIRE(warnings.size() == 3);
+  CHECK_THAT(warnings[0], Contains("config.json: bos_token_id: 64 is no token; allowed: 0 to 63"));
+  CHECK_THAT(warnings[1], Contains("config.json: eos_token_id: \"x\" is no token"));
+  CHECK_THAT(warnings[2], Contains("generation_config.json: temperature: is no number"));
 }
 
 TEST_CASE("without tokenizer.json tokens are numbers: those compute and end as generation_config.json says, text is refused") {

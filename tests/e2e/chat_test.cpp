@@ -26,10 +26,10 @@ struct Files {
 };
 
 /// The program fed with lines, and its answers as JSON.
-std::vector<json> answers(const Files& files, const std::string& arguments, const std::string& input) {
+std::vector<json> answers(const Files& files, const std::string& arguments, const std::string& input, int code = 0) {
   const auto result = patchbay_run("chat --json " + arguments + " < " + files.write("input", input), "2>/dev/null");
   INFO(arguments);
-  CHECK(result.code == 0);
+  CHECK(result.code == code);
   std::vector<json> lines;
   std::istringstream in(result.out);
   for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
@@ -40,14 +40,51 @@ std::vector<json> answers(const Files& files, const std::string& arguments, cons
 
 TEST_CASE("chat: a conversation of three messages, each answer on top of the cache of the one before") {
   const Files files;
-  const auto said = answers(files, files.tiny() + " --system Speak. --max-tokens 12", "Who is there?\n\nWhat news?\nFarewell.\n");
+  const auto said = answers(files, files.tiny() + " --system Speak. --max-tokens 12", "Who is there?\nWhat news?\nFarewell.\n");
   REQUIRE(said.size() == 3);
   CHECK(said[0].at("reused_tokens") == 0);
   for (std::size_t i = 1; i < said.size(); ++i) {
     CHECK(said[i].at("prompt_tokens").get<int>() > said[i - 1].at("prompt_tokens").get<int>());
     CHECK(said[i].at("reused_tokens").get<int>() >= said[i - 1].at("prompt_tokens").get<int>() - 4);  // but for where texts join
   }
-  CHECK(answers(files, files.tiny() + " --system Speak. --max-tokens 12", "Who is there?\n\nWhat news?\nFarewell.\n") == said);
+  CHECK(answers(files, files.tiny() + " --system Speak. --max-tokens 12", "Who is there?\nWhat news?\nFarewell.\n") == said);
+}
+
+TEST_CASE("chat: a message that cannot be answered has an error for its answer, and the conversation goes on without it") {
+  const Files files;
+  const std::string arguments = files.tiny() + " --max-tokens 4 --context 60", far_too_long = std::string(300, 'x');
+  const auto plain = answers(files, arguments, "Who is there?\n/reset\n");
+  const auto said = answers(files, arguments, "Who is there?\n \n" + far_too_long + "\nab\xff\n/reset\n", 1);
+  REQUIRE(said.size() == 5);  // one for each line
+  CHECK(said[0] == plain[0]);
+  CHECK(said[1] == json({{"error", "message: is empty"}}));
+  CHECK_THAT(said[2].at("error").get<std::string>(), Catch::Contains("tokens and the context 60; give it more room (--context)"));
+  CHECK_THAT(said[3].at("error").get<std::string>(), Catch::Contains("message: is not UTF-8 at byte 2"));
+  CHECK(said[4] == plain[1]);  // a message like any other here
+  const auto piped = patchbay_run("chat " + arguments + " < " + files.write("lines", "\n" + far_too_long + "\nWho is there?\n"));
+  CHECK(piped.code == 1);
+  CHECK_THAT(piped.out, Catch::Contains("patchbay: conversation: has ") && !Catch::Contains("/reset") && Catch::EndsWith(said[0].at("text").get<std::string>() + "\npatchbay: the answer was cut off after 4 tokens (--max-tokens)\n"));
+  const auto alone = patchbay_run("chat --json " + arguments + " --message " + far_too_long, "2>/dev/null");
+  CHECK(alone.code == 1);
+  CHECK(json::parse(alone.out).contains("error"));
+}
+
+TEST_CASE("chat and template: files that were given are named, unread tools are told, messages may come from standard input") {
+  const Files files;
+  const std::string messages = files.write("m.json", R"([{"role": "user", "content": "Hi"}])"), tools = files.write("tools.json", R"([{"type": "function"}])");
+  const auto shown = [&](const std::string& arguments) { return patchbay_run("template " + files.tiny() + " " + arguments); };
+  const auto refused = [&](const std::string& arguments) {
+    const auto result = shown(arguments);
+    CHECK(result.code == 1);
+    return result.out;
+  };
+  CHECK_THAT(refused("--messages " + files.write("bad.json", R"([{"role": "a b"}])")), Catch::StartsWith("patchbay: " + files.folder.path + "/bad.json: message 1: role: is no word"));
+  CHECK_THAT(refused("--messages " + messages + " --variables " + files.write("v.json", R"({"tools": []})")), Catch::Contains("v.json: tools: is set by patchbay"));
+  CHECK_THAT(shown("--messages " + messages + " --tools " + tools).out, Catch::Contains("note: the chat template has no place for tools"));
+  CHECK_THAT(patchbay_run("chat " + files.tiny() + " --max-tokens 1 --message Hi --tools " + tools).out, Catch::Contains("note: the chat template has no place for tools"));
+  CHECK(shown("--messages - < " + messages).out == shown("--messages " + messages).out);
+  CHECK_THAT(refused("--messages - < " + files.write("cut.json", "[")), Catch::Contains("standard input: byte 2"));
+  CHECK_THAT(patchbay_run("chat " + files.tiny() + " --message Hi --system \"$(printf 'a\\377')\"").out, Catch::Contains("--system: is not UTF-8"));
 }
 
 TEST_CASE("chat: reused cache changes no token") {
@@ -94,7 +131,7 @@ TEST_CASE("chat: what cannot be done is said") {
   CHECK_THAT(refused(files.tiny() + " --context 8 --system 'A long introduction to what follows.'"), Catch::Contains("tokens and the context 8") && Catch::Contains("--context"));
   CHECK_THAT(refused(files.tiny() + " --context 99999999"), Catch::Contains("--context: is 99999999"));
   CHECK_THAT(refused(files.tiny() + " --max-tokens 0"), Catch::Contains("--max-tokens: is 0"));
-  CHECK_THAT(refused(files.tiny() + " --tools " + files.write("tools.json", "{}")), Catch::Contains("tools: are no list of objects"));
+  CHECK_THAT(refused(files.tiny() + " --tools " + files.write("tools.json", "{}")), Catch::Contains("tools.json: is no list of tools"));
   CHECK_THAT(refused(files.tiny() + " --tools " + files.write("broken.json", "[")), Catch::Contains("broken.json: byte 2"));
   const auto full = patchbay_run("chat " + files.tiny() + " --context 32 --message Hi");
   CHECK(full.code == 0);

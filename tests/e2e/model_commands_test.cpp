@@ -2,13 +2,16 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cmath>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "gguf_writer.h"
+#include "hf_folder.h"
 #include "program.h"
 #include "support.h"
 
@@ -81,6 +84,71 @@ TEST_CASE("tokenize --tokenizer FILE: a tokenizer.json, its folder, and what is 
   CHECK_THAT(patchbay_run("tokenize --tokenizer " + text + " abc").out, Catch::Contains("text.txt: byte 1: is not JSON here"));
   CHECK_THAT(patchbay_run("tokenize --tokenizer " + file + " --model x abc").out, Catch::Contains("one tokenizer is needed"));
   CHECK_THAT(patchbay_run("tokenize abc").out, Catch::Contains("one tokenizer is needed"));
+  CHECK_THAT(patchbay_run("tokenize abc --tokenizer " + file + " --file " + text).out, Catch::Contains("TEXT and --file are both given; allowed: one of both"));
+}
+
+TEST_CASE("check reads chat templates: GGUF and folders") {
+  const auto checked = [](const std::function<void(test::GgufWriter&)>& add) {
+    test::GgufWriter writer;
+    writer.string("general.architecture", "llama");
+    add(writer);
+    writer.tensor("w", {1}, {1});
+    const File file("chat.gguf", writer.bytes());
+    const Result result = patchbay_run("check " + file.path());
+    CHECK(result.code == (result.out.find("a sound model") == std::string::npos ? 1 : 0));
+    return result.out;
+  };
+  CHECK_THAT(checked([](auto& file) { file.string("tokenizer.chat_template", "{{ messages }}"); }), Catch::Contains("a sound model"));
+  CHECK_THAT(checked([](auto& file) { file.string("tokenizer.chat_template", "{% if %}"); }), Catch::Contains("chat.gguf: tokenizer.chat_template: line 1: unexpected"));
+  CHECK_THAT(checked([](auto& file) { file.string("tokenizer.chat_template.tool_use", ""); }), Catch::Contains("tokenizer.chat_template.tool_use: the chat template is empty"));
+  CHECK_THAT(checked([](auto& file) { file.u32("tokenizer.chat_template", 5); }), Catch::Contains("tokenizer.chat_template: wrong key type u32"));
+
+  const test::TemporaryFolder folder;
+  test::write_golden_folder(folder.path, "qwen2");
+  const std::string file = folder / "chat_template.jinja";
+  const auto refused = [&] {
+    const Result result = patchbay_run("check " + folder.path);
+    CHECK(result.code == 1);
+    return result.out;
+  };
+  CHECK(patchbay_run("check " + folder.path).code == 0);
+  for (const auto& [text, reason] : {std::pair("version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "is no chat template: looks like a Git LFS pointer"), std::pair("", "is empty"),
+                                     std::pair("{% for %}", "line 1: unexpected"), std::pair("a\xff", "the template is not UTF-8 at byte 1")}) {
+    std::ofstream(file, std::ios::binary) << text;
+    CHECK_THAT(refused(), Catch::StartsWith(file + ": ") && Catch::Contains(reason));
+  }
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  CHECK_THAT(refused(), Catch::StartsWith(file + ": is a folder where a file is expected"));
+  std::filesystem::remove(file);
+  std::ofstream(folder / "tokenizer_config.json") << R"({"chat_template": 5})";
+  CHECK_THAT(refused(), Catch::Contains("tokenizer_config.json: /chat_template: is no template; allowed: a text, or a list of names and texts"));
+  CHECK_THAT(patchbay_run("check " + folder.path + "/config.json").out, Catch::Contains("describes a model, and is none") && Catch::Contains("give the folder: " + folder.path));
+}
+
+TEST_CASE("logits that are not numbers are an error, of generate and of logits") {
+  const test::TemporaryFolder folder;
+  auto tensors = test::golden_tensors("qwen2");
+  for (float& value : tensors["model.norm.weight"].values) value = NAN;
+  test::write_golden_folder(folder.path, "qwen2");
+  test::write_weights(folder / "model.safetensors", tensors);
+  for (const char* command : {"logits", "logits --json", "generate --json --max-tokens 2"}) {
+    const Result result = patchbay_run(std::string(command) + " --tokens 1,2 --model " + folder.path);
+    INFO(command);
+    CHECK(result.code == 1);
+    CHECK_THAT(result.out, Catch::Contains("patchbay: logits: the logit of token 0 is not a number"));
+  }
+}
+
+TEST_CASE("a token of a row that has no text can be given and is shown") {
+  const test::TemporaryFolder folder;
+  test::write_golden_folder(folder.path, "qwen2");
+  std::ofstream(folder / "tokenizer.json") << kThreeWords;  // 5 tokens; the embedding has 64 rows
+  const Result result = patchbay_run("logits --top 64 --tokens 63 --model " + folder.path);
+  CHECK(result.code == 0);
+  CHECK_THAT(result.out, Catch::Contains("  [PAD63]\n") && Catch::Contains("  [PAD5]\n") && Catch::Contains("  abc\n"));
+  CHECK(patchbay_run("generate --ignore-end --max-tokens 4 --tokens 63 --model " + folder.path).code == 0);
+  CHECK_THAT(patchbay_run("logits --tokens 64 --model " + folder.path).out, Catch::Contains("--tokens: 64 is outside the vocabulary; allowed: 0 to 63"));
 }
 
 TEST_CASE("check: a tokenizer.json is a kind of its own, other JSON and text are called so") {
@@ -262,4 +330,11 @@ TEST_CASE("generate says which processors cannot change what its decoder chooses
   CHECK_THAT(patchbay_run(command + "--temperature 0.5").out, !Catch::Contains("no effect"));
   CHECK_THAT(patchbay_run(command + "decoder=speculative --temperature 0.5").out, !Catch::Contains("no effect"));
   CHECK_THAT(patchbay_run(command + "--temperature 0").out, !Catch::Contains("no effect"));
+}
+
+TEST_CASE("a value that a processor refuses is refused under the option's own name") {
+  const std::string command = "generate --max-tokens 2 --prompt ab --model " + test::source_path("tests/golden/tiny_llama/gqa_tied.gguf") + " ";
+  CHECK_THAT(patchbay_run(command + "--top-p 2").out, Catch::StartsWith("patchbay: --top-p: ") && Catch::Contains("2"));
+  CHECK_THAT(patchbay_run(command + "--top-k 0").out, Catch::StartsWith("patchbay: --top-k: ") && Catch::Contains("0"));
+  CHECK_THAT(patchbay_run(command + "--top-k many").out, Catch::StartsWith("patchbay: --top-k: "));
 }

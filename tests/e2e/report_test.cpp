@@ -1,4 +1,5 @@
 // report, diff and tokens on an experiment that the program has just run on the tiny golden Llama.
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -6,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "program.h"
@@ -88,6 +90,20 @@ TEST_CASE("report replaces reports alone") {
   CHECK_THAT(refused("--html " + notes), Contains("is not a page of patchbay report"));
   CHECK_THAT(refused("--csv " + both + " --html " + both), Contains("is the file of --csv too"));
   CHECK(test::read_file(notes) == "mine\n");
+  // Neither a pipe nor a link that leads nowhere is replaced; of a link its target is.
+  const auto place = experiment().place / "links";
+  std::filesystem::create_directory(place);
+  REQUIRE(::mkfifo((place + "/pipe").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("nothing", place + "/dangling");
+  CHECK_THAT(refused("--csv " + place + "/pipe"), Contains("pipe: is a pipe or a device"));
+  CHECK_THAT(refused("--html " + place + "/dangling"), Contains("dangling: is a link that leads nowhere"));
+  CHECK_THAT(refused("--csv " + place + "/nodir/x.csv"), Contains("nodir: no such folder: x.csv is to be written there"));
+  CHECK(std::filesystem::is_fifo(place + "/pipe"));
+  std::ofstream(place + "/target.csv");
+  std::filesystem::create_symlink("target.csv", place + "/link.csv");
+  CHECK(patchbay_run("report " + out + " --csv " + place + "/link.csv").code == 0);
+  CHECK(std::filesystem::is_symlink(place + "/link.csv"));
+  CHECK(std::filesystem::file_size(place + "/target.csv") > 0);
   CHECK(test::read_file(out + "/records.jsonl") == records);
   CHECK(patchbay_run("report " + out + " --csv " + out + "/report.csv --html " + out + "/report.html").code == 0);
 }

@@ -81,6 +81,22 @@ class Chat(unittest.TestCase):
         terminal.say("\x04")  # Ctrl-D
         self.assertEqual(terminal.end(), 0)
 
+    def test_lines_that_begin_with_slashes_and_lines_that_a_terminal_cuts(self):
+        self.template.write_text("{% for m in messages %}{{ m.content }}{% endfor %}{% if messages[-1].content == '/help' %}{{ raise_exception('It is a message.') }}{% endif %}")
+        terminal = Terminal(*self.tiny)
+        terminal.read_until("> $")
+        terminal.say("//help\n")
+        terminal.read_until("the template refuses: It is a message.*> $")
+        for _ in range(4):
+            terminal.say("x" * 1000)
+            terminal.read_until("x{1000}")
+        terminal.say("x" * 1000 + "\n")
+        terminal.read_until("fills a terminal's line of 4095 bytes.*chat < FILE.*> $")
+        terminal.say("Hi\n")
+        terminal.read_until("cut off after 8 tokens.*> $")
+        terminal.say("/exit\n")
+        self.assertEqual(terminal.end(), 0)
+
     @unittest.skipUnless(SMOLLM2.exists(), "SmolLM2 is not here")
     def test_ctrl_c_stops_the_answer(self):
         terminal = Terminal("--model", str(SMOLLM2), "--max-tokens", "3000")

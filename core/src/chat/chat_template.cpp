@@ -1,9 +1,12 @@
 #include "chat/chat_template.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "jinja/json.h"
+#include "lookalikes.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -15,6 +18,15 @@ using jinja::Value;
 using Entries = std::vector<std::pair<Value, Value>>;
 
 constexpr std::size_t kMaxRole = 40;  // bytes
+
+/// What people and tools wrote; `where` says where it is from.
+Value data_value(const Json& json, const std::string& where, jinja::Budget& budget) {
+  try {
+    return from_json(json, Origin::data, budget);
+  } catch (const Error& error) {
+    throw error.at(where);
+  }
+}
 
 /// Names of roles may become part of control tokens (<|user|>), so they must be words.
 Value role_value(const Json& role, const std::string& where) {
@@ -28,35 +40,45 @@ Value role_value(const Json& role, const std::string& where) {
 
 /// A message as transformers gives it to a template: without nulls, and a model's reasoning under both of its names.
 Value message_value(const Json& message, const std::string& where, jinja::Budget& budget) {
-  if (!message.is_object()) throw Error(where, "a message is no object", R"({"role": "user", "content": "..."})");
-  if (!message.contains("role")) throw Error(where, "a message has no role", R"({"role": "user", "content": "..."})");
+  if (!message.is_object()) throw Error(where, "is no object", R"({"role": "user", "content": "..."})");
+  if (!message.contains("role")) throw Error(where, "has no role", R"({"role": "user", "content": "..."})");
   Entries entries;
   const Json* reasoning = nullptr;
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     if (reasoning == nullptr && message.contains(name) && !message.at(name).is_null()) reasoning = &message.at(name);
   }
-  if (reasoning != nullptr) entries.emplace_back(Value::text("thinking"), from_json(*reasoning, Origin::data, budget));
+  if (reasoning != nullptr) entries.emplace_back(Value::text("thinking"), data_value(*reasoning, where, budget));
   for (const auto& [name, value] : message.items()) {
     if (value.is_null()) continue;
-    Value key = from_json(Json(name), Origin::data, budget);
-    entries.emplace_back(std::move(key), name == "role" ? role_value(value, where + ": ") : from_json(value, Origin::data, budget));
+    Value key = data_value(Json(name), where, budget);
+    entries.emplace_back(std::move(key), name == "role" ? role_value(value, where + ": ") : data_value(value, where, budget));
   }
-  if (reasoning != nullptr) entries.emplace_back(Value::text("reasoning_content"), from_json(*reasoning, Origin::data, budget));
+  if (reasoning != nullptr) entries.emplace_back(Value::text("reasoning_content"), data_value(*reasoning, where, budget));
   return Value::dict(budget, std::move(entries));
 }
 
-Value messages_value(const Json& messages, jinja::Budget& budget) {
-  if (!messages.is_array()) throw Error("messages", "are no list", R"([{"role": "user", "content": "..."}])");
+Value messages_value(const Json& messages, const std::string& from, jinja::Budget& budget) {
+  if (!messages.is_array()) throw Error(from, "is no list of messages", R"([{"role": "user", "content": "..."}])");
   std::vector<Value> values;
-  for (std::size_t i = 0; i < messages.size(); ++i) values.push_back(message_value(messages[i], "message " + std::to_string(i + 1), budget));
+  for (std::size_t i = 0; i < messages.size(); ++i) values.push_back(message_value(messages[i], from + ": message " + std::to_string(i + 1), budget));
   return Value::list(budget, std::move(values));
 }
 
-Value tools_value(const Json* tools, jinja::Budget& budget) {
+Value tools_value(const Json* tools, const std::string& from, jinja::Budget& budget) {
   if (tools == nullptr) return {};
   const bool objects = tools->is_array() && std::ranges::all_of(*tools, [](const Json& tool) { return tool.is_object(); });
-  if (!objects) throw Error("tools", "are no list of objects", R"([{"type": "function", "function": {"name": ..., "parameters": ...}}])");
-  return from_json(*tools, Origin::data, budget);
+  if (!objects) throw Error(from, "is no list of tools", R"([{"type": "function", "function": {"name": ..., "parameters": ...}}])");
+  return data_value(*tools, from, budget);
+}
+
+/// Names that templates get with other values.
+void refuse_reserved(const Json& variables, const std::string& from) {
+  if (!variables.is_object()) throw Error(from, "is no object", R"({"enable_thinking": false})");
+  std::vector<std::string> reserved = special_token_names();
+  reserved.insert(reserved.end(), {"messages", "tools", "documents", "add_generation_prompt"});
+  for (const auto& [name, value] : variables.items()) {
+    if (std::ranges::find(reserved, name) != reserved.end()) throw Error(from + ": " + name, "is set by patchbay: it cannot be a variable", "other names", "leave it out");
+  }
 }
 
 std::string joined(const std::vector<std::string>& pieces, const std::map<std::string, std::string>& more) {
@@ -66,21 +88,29 @@ std::string joined(const std::vector<std::string>& pieces, const std::map<std::s
   return all;
 }
 
+/// What is saved instead of a template, or cannot be one.
+const std::string& checked(const std::string& source, const std::string& where) {
+  const Lookalike* known = find_lookalike(source);
+  if (known != nullptr && known->in_place) throw Error(where, fmt::format("is no chat template: looks like {}", known->what), "", std::string(known->remedy));
+  if (source.empty()) throw Error(where, "the chat template is empty", "", "fetch the file again, or give a template: --template FILE.jinja");
+  return source;
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(const std::string& source, std::string name, std::map<std::string, std::string> special_tokens)
-    : template_(source, std::move(name)), special_tokens_(std::move(special_tokens)), own_words_(joined(template_.literals(), special_tokens_)) {}
+    : template_(checked(source, name), name), special_tokens_(std::move(special_tokens)), own_words_(joined(template_.literals(), special_tokens_)) {}
 
 FramedText ChatTemplate::render(const ChatInput& input) const {
   const auto context = [&](jinja::Budget& budget) {
     Entries entries;
     for (const auto& [name, text] : special_tokens_) entries.emplace_back(Value::text(name), Value::text(text));
     if (input.variables != nullptr) {
-      if (!input.variables->is_object()) throw Error("variables", "are no object", R"({"enable_thinking": false})");
-      for (const auto& [name, value] : input.variables->items()) entries.emplace_back(Value::text(name), from_json(value, Origin::data, budget));
+      refuse_reserved(*input.variables, input.variables_from);
+      for (const auto& [name, value] : input.variables->items()) entries.emplace_back(Value::text(name), data_value(value, input.variables_from, budget));
     }
-    entries.emplace_back(Value::text("messages"), messages_value(input.messages, budget));
-    entries.emplace_back(Value::text("tools"), tools_value(input.tools, budget));
+    entries.emplace_back(Value::text("messages"), messages_value(input.messages, input.messages_from, budget));
+    entries.emplace_back(Value::text("tools"), tools_value(input.tools, input.tools_from, budget));
     entries.emplace_back(Value::text("documents"), Value());
     entries.emplace_back(Value::text("add_generation_prompt"), Value(input.add_generation_prompt));
     return Value::dict(budget, std::move(entries));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,6 +19,7 @@
 #include "engine/model_spec_hf.h"
 #include "files.h"
 #include "json_file.h"
+#include "path_checks.h"
 #include "tokenizer/readers.h"
 #include "utf8.h"
 #include "writers/safetensors_writer.h"
@@ -61,6 +63,26 @@ struct Beside {
   std::string path;
 };
 
+/// Runs `write`, whose errors then speak of `out` and not of the name that it has for the time being.
+template <class Write>
+auto as_of(const std::string& out, const Beside& beside, Write write) {
+  try {
+    return write();
+  } catch (const Error& error) {
+    const auto named = [from = escaped(beside.path), to = escaped(out)](std::string text) {
+      for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+      return text;
+    };
+    throw Error(named(error.where()), named(error.problem()), named(error.allowed()), error.remedy());
+  }
+}
+
+/// Whether `path` is a file of the model, or leads to one.
+bool is_part_of(const ModelFile& file, const std::string& path) {
+  std::error_code ignored;
+  return std::ranges::any_of(file.paths(), [&](const std::string& part) { return fs::equivalent(part, path, ignored); });
+}
+
 void require_same(const ModelSpec& source, const ModelSpec& target, const std::string& where, const char* form) {
   const std::string difference = model_difference(source, target);
   if (!difference.empty()) throw Error(where, fmt::format("{} has no words for this model's {}", form, difference));
@@ -70,7 +92,7 @@ void require_same(const ModelSpec& source, const ModelSpec& target, const std::s
 
 std::vector<std::string> add_texts(GgufWriter& writer, const std::string& folder, int vocabulary) {
   const std::string file = folder + "/tokenizer.json";
-  if (!fs::exists(file)) return {"the folder has no tokenizer.json: the GGUF file knows no text and no chats"};
+  if (!is_there(file)) return {"the folder has no tokenizer.json: the GGUF file knows no text and no chats"};
   auto notes = add_gguf_tokenizer(writer, read_folder_tokenizer(folder), vocabulary, escaped(file));
   for (std::string& note : add_gguf_chat(writer, folder)) notes.push_back(std::move(note));
   return notes;
@@ -90,9 +112,27 @@ ModelSpec described_by(const std::string& path, const std::string& config) {
   }
 }
 
+/// llama.cpp takes Gemma's scale of attention from the sizes alone.
+void note_scale(const ModelSpec& spec, const ArchitectureRule& rule, std::vector<std::string>& notes) {
+  const int divisor = spec.layers == rule.wide_scale_layers ? spec.hidden / spec.heads : spec.head_size;
+  if (spec.attention_scale == static_cast<float>(1 / std::sqrt(static_cast<double>(divisor)))) return;
+  notes.push_back(fmt::format("llama.cpp does not read attention.scale, {}: it takes 1/sqrt({}), so its logits differ", spec.attention_scale, divisor));
+}
+
+/// The file that `out` names, or leads to: one that may be written. A file of the model itself is not, whatever --force says.
+std::string gguf_target(const ModelFile& file, const std::string& out, bool force) {
+  constexpr const char* kName = "NAME.gguf";
+  if (fs::is_directory(out)) throw Error(escaped(out), "is a folder, and a folder becomes a GGUF file", kName);
+  if (is_part_of(file, out)) throw Error(escaped(out), "belongs to the model that is read: writing it would destroy that", kName, "give another name");
+  const std::string target = output_target(out);
+  if (!out.ends_with(".gguf")) throw Error(escaped(out), "is no name of a GGUF file, which is what a folder becomes", kName);
+  if (!target.ends_with(".gguf")) throw Error(escaped(out), "is a link to " + escaped(target) + ", which is no GGUF file", kName, "give another name");
+  if (fs::exists(target) && !force) throw Error(escaped(out), "exists", "", "--force replaces it");
+  return target;
+}
+
 std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, const std::string& out, const ConvertOptions& options) {
-  if (fs::is_directory(out)) throw Error(escaped(out), "is a folder", "the GGUF file's name");
-  if (fs::exists(out) && !options.force) throw Error(escaped(out), "exists", "", "--force replaces it");
+  const std::string target = gguf_target(*file, out, options.force);
   const ModelSpec spec = read_model_spec(*file);
   const JsonFile config(file->folder() + "/config.json");
   const std::string architecture = gguf_architecture(config.value().at("model_type"), config.name());
@@ -103,14 +143,17 @@ std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, c
   writer.u32(kFileType, file_type(type ? *type : usual_type(*file)));
   add_model_metadata(writer, spec, config.value(), architecture, config.name());
   auto notes = add_texts(writer, file->folder(), spec.vocabulary);
+  note_scale(spec, *find_architecture(architecture), notes);
   for (TensorOutput& tensor : tensors_for_gguf(file, tensor_pairs(spec, find_architecture(architecture)->interleaved), type)) writer.tensor(std::move(tensor));
-  const Beside beside(out);
+  const Beside beside(target);
   const auto require_described = [&] { require_same(spec, described_by(beside.path, config.name()), config.name(), "GGUF"); };
-  writer.write_outline(beside.path);
-  require_described();
-  writer.write(beside.path);
-  require_described();
-  beside.rename_to(out);
+  as_of(out, beside, [&] {
+    writer.write_outline(beside.path);
+    require_described();
+    writer.write(beside.path);
+    require_described();
+  });
+  beside.rename_to(target);
   return notes;
 }
 
@@ -210,6 +253,32 @@ void require_model_folder(const std::string& out) {
   }
 }
 
+/// The folder that `out` names, or a link there leads to.
+std::string folder_target(const ModelFile& file, const std::string& out, bool force) {
+  constexpr const char* kName = "the folder's name";
+  std::string folder = fs::path(out).has_filename() ? out : fs::path(out).parent_path().string();
+  if (folder.empty()) folder = out;  // "/"
+  for (const char* ending : {".gguf", ".safetensors"}) {
+    if (folder.ends_with(ending)) throw Error(escaped(folder), "is a file's name, and a GGUF file becomes a folder", kName);
+  }
+  if (fs::is_symlink(folder)) {
+    if (!fs::exists(folder)) throw Error(escaped(folder), "is a link that leads nowhere", kName, "remove the link, or give another name");
+    folder = fs::canonical(folder).string();
+  }
+  if (fs::exists(folder) && !fs::is_directory(folder)) throw Error(escaped(folder), "is a file", kName);
+  if (!fs::exists(folder)) {
+    output_target(folder);  // refuses what lies in no folder
+    return folder;
+  }
+  if (fs::is_empty(folder)) return folder;
+  if (!force) throw Error(escaped(folder), "exists and is not empty", "", "--force replaces it");
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (is_part_of(file, entry.path().string())) throw Error(escaped(folder), "holds the model that is read: writing it would destroy that", kName, "give another name");
+  }
+  require_model_folder(folder);
+  return folder;
+}
+
 void replace_folder(const Beside& made, const std::string& out) {
   if (!fs::exists(out) || fs::is_empty(out)) {
     std::error_code ignored;
@@ -222,15 +291,10 @@ void replace_folder(const Beside& made, const std::string& out) {
 }
 
 std::vector<std::string> to_folder(const std::shared_ptr<const ModelFile>& file, const std::string& out, const ConvertOptions& options) {
-  const std::string folder = fs::path(out).has_filename() ? out : fs::path(out).parent_path().string();
-  if (fs::exists(folder) && !fs::is_directory(folder)) throw Error(escaped(folder), "is a file", "the folder's name");
-  if (fs::exists(folder) && !fs::is_empty(folder)) {
-    if (!options.force) throw Error(escaped(folder), "exists and is not empty", "", "--force replaces it");
-    require_model_folder(folder);
-  }
+  const std::string folder = folder_target(*file, out, options.force);
   const TensorType* type = type_named(options.type);
   const Beside beside(folder);
-  auto notes = FolderWriter(file, beside.path).write(type);
+  auto notes = as_of(folder, beside, [&] { return FolderWriter(file, beside.path).write(type); });
   replace_folder(beside, folder);
   return notes;
 }

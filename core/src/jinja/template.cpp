@@ -5,13 +5,14 @@
 #include "jinja/interpreter.h"
 #include "jinja/json.h"
 #include "jinja/parser.h"
-#include "utf8.h"
+#include "utf8_prefix.h"
 
 namespace patchbay::jinja {
 
 struct Template::Parsed {
   Body body;
   std::vector<std::string> literals;
+  std::set<std::string> names;
 };
 
 Template::Template(std::string_view source, std::string name, const Limits& limits) : name_(std::move(name)) {
@@ -19,11 +20,12 @@ Template::Template(std::string_view source, std::string name, const Limits& limi
     if (source.size() > limits.template_bytes) {
       fail("the template has " + std::to_string(source.size()) + " bytes", "up to " + std::to_string(limits.template_bytes));
     }
-    if (!is_utf8(source)) fail("the template is not UTF-8", "UTF-8");
+    if (const std::size_t good = utf8_prefix(source); good < source.size()) fail("the template is not UTF-8 at byte " + std::to_string(good), "UTF-8");
     std::vector<Token> tokens = tokenize(source);
     auto parsed = std::make_unique<Parsed>();
     for (const Token& token : tokens) {
       if (token.kind == Token::Kind::data || token.kind == Token::Kind::string) parsed->literals.push_back(token.text);
+      if (token.kind == Token::Kind::name) parsed->names.insert(token.text);
     }
     parsed->body = Parser(std::move(tokens), limits).run();
     parsed_ = std::move(parsed);
@@ -35,6 +37,7 @@ Template::Template(Template&&) noexcept = default;
 Template::~Template() = default;
 
 const std::vector<std::string>& Template::literals() const { return parsed_->literals; }
+const std::set<std::string>& Template::names() const { return parsed_->names; }
 
 Rendered Template::render(FunctionRef<Value(Budget&)> make_context, const RenderOptions& options) const {
   Interpreter interpreter(options.limits, options.now);
@@ -45,7 +48,7 @@ Rendered Template::render(FunctionRef<Value(Budget&)> make_context, const Render
     const Text text = interpreter.run(parsed_->body, *context);
     return {text.bytes(), text.data(), interpreter.generation()};
   } catch (const Error& error) {
-    if (!context) throw error.at("input of " + name_);
+    if (!context) throw;  // of what is given to the template: whoever makes it says where that is from
     throw Error(name_ + ": line " + std::to_string(interpreter.line()), error.problem(), error.allowed(), error.remedy());
   }
 }

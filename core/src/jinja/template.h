@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,8 @@ class PATCHBAY_API Template {
   const std::string& name() const { return name_; }
   /// Every piece of text and every string constant that the template has.
   const std::vector<std::string>& literals() const;
+  /// Every word outside of text and strings: names of variables, attributes, filters and the language's own.
+  const std::set<std::string>& names() const;
 
  private:
   struct Parsed;

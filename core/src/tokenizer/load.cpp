@@ -1,4 +1,6 @@
 // From a path to a tokenizer: a GGUF file, a tokenizer.json, or the folder of a model.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -6,6 +8,7 @@
 #include <optional>
 
 #include "engine/model_spec.h"
+#include "path_checks.h"
 #include "tokenizer.h"
 #include "tokenizer/readers.h"
 #include "utf8.h"
@@ -54,7 +57,7 @@ void read_generation_config(const JsonFile& config, TokenizerDescription& descri
 /// Where a folder's generation_config.json is missing, transformers takes its keys from config.json.
 std::optional<JsonFile> generation_config(const fs::path& folder) {
   for (const char* name : {"generation_config.json", "config.json"}) {
-    if (fs::exists(folder / name)) return std::make_optional<JsonFile>((folder / name).string());
+    if (is_there((folder / name).string())) return std::make_optional<JsonFile>((folder / name).string());
   }
   return std::nullopt;
 }
@@ -90,6 +93,25 @@ class Numbers final : public Tokenizer {
   std::vector<Token> ends_;
 };
 
+/// Models often have more rows of embedding than tokens. Such a row's token is shown as it is in GGUF; no text becomes it.
+void name_unused(TokenizerDescription& description, int rows) {
+  for (Token token = 0; token < rows; ++token) {
+    if (token < description.vocabulary.size() && description.vocabulary.type(token) != TokenType::absent) continue;
+    description.vocabulary.add(token, fmt::format("[PAD{}]", token), TokenType::added);
+  }
+  if (auto* unigram = std::get_if<UnigramDescription>(&description.model)) unigram->scores.resize(static_cast<std::size_t>(description.vocabulary.size()), unigram->scores.front());
+}
+
+/// `rows`: of the embedding, where the model is known.
+TokenizerDescription described(const fs::path& folder, int rows) {
+  const JsonFile file((folder / "tokenizer.json").string());
+  TokenizerDescription description = read_tokenizer_json(file);
+  name_unused(description, rows);
+  if (is_there((folder / "tokenizer_config.json").string())) read_config(JsonFile((folder / "tokenizer_config.json").string()), description);
+  if (const auto config = generation_config(folder)) read_generation_config(*config, description, description.vocabulary.size());
+  return description;
+}
+
 bool begins_as_gguf(const std::string& path) {
   std::array<char, 4> magic{};
   std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
@@ -98,14 +120,7 @@ bool begins_as_gguf(const std::string& path) {
 
 }  // namespace
 
-TokenizerDescription read_folder_tokenizer(const std::string& name) {
-  const fs::path folder(name);
-  const JsonFile file((folder / "tokenizer.json").string());
-  TokenizerDescription description = read_tokenizer_json(file);
-  if (fs::exists(folder / "tokenizer_config.json")) read_config(JsonFile((folder / "tokenizer_config.json").string()), description);
-  if (const auto config = generation_config(folder)) read_generation_config(*config, description, description.vocabulary.size());
-  return description;
-}
+TokenizerDescription read_folder_tokenizer(const std::string& folder) { return described(folder, 0); }
 
 bool is_known_end(std::string_view text) { return std::ranges::find(kEndTexts, text) != std::end(kEndTexts); }
 
@@ -135,11 +150,11 @@ bool has_gguf_tokenizer(const ModelFile& file) {
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const ModelFile& file) {
-  const bool has_texts = file.form() == FileForm::gguf ? has_gguf_tokenizer(file) : fs::exists(file.folder() + "/tokenizer.json");
+  const std::string tokenizer = file.folder() + "/tokenizer.json";
+  const bool has_texts = file.form() == FileForm::gguf ? has_gguf_tokenizer(file) : is_there(tokenizer);
   if (!has_texts) return std::make_unique<Numbers>(file, read_model_spec(file).vocabulary);
   if (file.form() == FileForm::gguf) return make_tokenizer(read_gguf_tokenizer(file), escaped(file.path()));
-  read_model_spec(file);  // refuses what is no whole model
-  return load_tokenizer(file.folder());
+  return make_tokenizer(described(file.folder(), read_model_spec(file).vocabulary), escaped(tokenizer));
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
