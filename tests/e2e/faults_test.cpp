@@ -189,22 +189,22 @@ TEST_CASE("converting: the n-th call fails, and the model is there whole or not 
   const test::TemporaryFolder folder;
   test::write_golden_folder(folder / "in", "qwen3");
   REQUIRE(test::run_program({"convert", folder / "in", folder / "in.gguf"}, kLimits).code == 0);
-  for (const std::string& from : {folder / "in", folder / "in.gguf"}) {
+  for (const auto& [from, out] : {std::pair(folder / "in", folder / "out.gguf"), std::pair(folder / "in.gguf", folder / "out")}) {
     for (const std::string kind : {"alloc", "read", "write"}) {
-      const Words command = {"convert", from, folder / "out", "--force", "--json"};
-      for_faults(kind, command, 8, [&](const Fault& fault) {
-        fs::remove_all(folder / "out");
+      const Words command = {"convert", from, out, "--force", "--json"};
+      for_faults(kind, command, 8, [&, from = from, out = out](const Fault& fault) {
+        fs::remove_all(out);
         const auto result = run_with(fault, command);
         INFO(from);
         if (result.code != 0) check_message(result);
-        if (fs::exists(folder / "out")) CHECK(test::run_program({"check", folder / "out"}, kLimits).code == 0);  // whole, whatever failed after it
+        if (fs::exists(out)) CHECK(test::run_program({"check", out}, kLimits).code == 0);  // whole, whatever failed after it
         // Without memory the program ends at once, as by a kill: its unfinished file stays beside.
-        if (kind != "alloc") CHECK(std::distance(fs::directory_iterator(folder.path), {}) == (fs::exists(folder / "out") ? 3 : 2));
+        if (kind != "alloc") CHECK(std::distance(fs::directory_iterator(folder.path), {}) == (fs::exists(out) ? 3 : 2));
         for (const auto& entry : fs::directory_iterator(folder.path)) {
           if (entry.path().string().find(".part") != std::string::npos) fs::remove_all(entry.path());
         }
       });
-      fs::remove_all(folder / "out");
+      fs::remove_all(out);
     }
   }
 }
