@@ -474,7 +474,7 @@ TEST_CASE("--force does not destroy the model that is read, and replaces no pipe
   CHECK(ModelFile::open(place / "a.gguf")->integer("general.file_type") == 32);
 }
 
-TEST_CASE("a scale of attention that llama.cpp does not read goes along, and is noted") {
+TEST_CASE("what llama.cpp does not read goes along, and is noted: a scale of attention, experts' weights that do or do not sum to 1") {
   const Place place;
   test::write_golden_folder(place / "a", "gemma3");
   write_tokenizer(place / "a");
@@ -485,6 +485,21 @@ TEST_CASE("a scale of attention that llama.cpp does not read goes along, and is 
   REQUIRE(notes.size() == 1);
   CHECK_THAT(notes[0], Contains("llama.cpp does not read attention.scale") && Contains("1/sqrt(8)"));
   CHECK(read_model_spec(*ModelFile::open(place / "a.gguf")).attention_scale == read_model_spec(*ModelFile::open(place / "a")).attention_scale);
+  for (const auto& [model, word] : {std::pair("qwen3moe", "always"), std::pair("qwen2moe", "never")}) {
+    Json experts = test::golden_model(model)["config"];
+    for (const bool normalized : {false, true}) {
+      std::filesystem::remove_all(place / model);
+      test::write_golden_folder(place / model, model);
+      write_tokenizer(place / model);
+      experts["norm_topk_prob"] = normalized;
+      std::ofstream(place / model + "/config.json") << experts.dump();
+      const auto noted = convert(place / model, place / "experts.gguf", {"", true});
+      CHECK(read_model_spec(*ModelFile::open(place / "experts.gguf")).experts.normalized == normalized);
+      const bool differs = normalized == (model == std::string("qwen2moe"));
+      REQUIRE(noted.size() == (differs ? 1 : 0));
+      if (differs) CHECK_THAT(noted[0], Contains("does not read expert_weights_norm") && Contains(word));
+    }
+  }
 }
 
 TEST_CASE("a full disk, and a folder that cannot be written to, are errors that leave nothing behind") {

@@ -131,6 +131,9 @@ TEST_CASE("tensors at any byte of a file: values exact, and the same logits as f
   const auto file = ModelFile::open(folder / "odd.safetensors");
   CHECK(std::memcmp(file->tensor("w")->data, values, sizeof values) == 0);
 
+  write(folder / "bytes.safetensors", "{\"a\xFF\":1}", "");
+  CHECK_THAT(test::message_of([&] { ModelFile::open(folder / "bytes.safetensors"); }), Contains("bytes.safetensors: header at byte 11: bad UTF-8"));
+
   const Folder model("qwen3");
   const auto aligned = logits_of(model.write(), kTokens);
   const std::string whole = test::read_file(model.folder / "model.safetensors");

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "tokenizer.h"
+#include "utf8_prefix.h"
 
 using namespace patchbay;
 
@@ -28,6 +29,13 @@ TEST_CASE("the stream holds back half a character and sends it whole") {
   CHECK(stream.push("a\xF0\x9F\xA6") == "a");
   CHECK(stream.push("\x91" "b") == kSquid + "b");
   CHECK(stream.finish().empty());
+}
+
+TEST_CASE("where a text stops being UTF-8") {
+  CHECK(utf8_prefix("") == 0);
+  CHECK(utf8_prefix("a" + kSquid) == 5);
+  CHECK(utf8_prefix(kSquid + "\xFF" "b") == 4);
+  CHECK(utf8_prefix("ab\xF0\x9F") == 2);
 }
 
 TEST_CASE("a dangling tail becomes one replacement character") {

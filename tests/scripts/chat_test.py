@@ -3,11 +3,13 @@
 chat_test.py PROGRAM
 """
 
+import json
 import os
 import pathlib
 import pty
 import re
 import select
+import struct
 import subprocess
 import sys
 import tempfile
@@ -68,6 +70,29 @@ class Chat(unittest.TestCase):
         terminal.read_until("Who is there.*cut off after 8 tokens.*> $")
         terminal.say("/reset\n")
         terminal.read_until("> $")
+        terminal.say("/exit\n")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_an_answer_that_is_empty_is_told(self):
+        """A copy of the tiny model for which the first token of its answer is the one that ends texts."""
+        self.template.write_text("{{ bos_token }}{{ messages[-1].content }} ROMEO:")  # without that token, which no text will be any more
+        model = pathlib.Path(self.tiny[1]).read_bytes()
+        said = subprocess.run([PROGRAM, "chat", *self.tiny, "--message", "Hi", "--json"], capture_output=True, check=True)
+        token = json.loads(said.stdout)["tokens"][0]
+
+        def value_at(key, bytes_of_type):  # a key of GGUF: its length, its text, its type; then the value
+            return model.index(struct.pack("<Q", len(key)) + key) + 8 + len(key) + bytes_of_type
+
+        eos, types = value_at(b"tokenizer.ggml.eos_token_id", 4), value_at(b"tokenizer.ggml.token_type", 4 + 4 + 8)
+        changed = bytearray(model)
+        changed[eos:eos + 4] = struct.pack("<I", token)
+        changed[types + 4 * token:types + 4 * token + 4] = struct.pack("<i", 3)  # a control token
+        path = pathlib.Path(self.folder.name) / "silent.gguf"
+        path.write_bytes(changed)
+        terminal = Terminal("--model", str(path), *self.tiny[2:])
+        terminal.read_until("> $")
+        terminal.say("Hi\n")
+        terminal.read_until(r"\(the model ended its answer at once\).*> $")
         terminal.say("/exit\n")
         self.assertEqual(terminal.end(), 0)
 

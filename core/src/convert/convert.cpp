@@ -112,11 +112,14 @@ ModelSpec described_by(const std::string& path, const std::string& config) {
   }
 }
 
-/// llama.cpp takes Gemma's scale of attention from the sizes alone.
-void note_scale(const ModelSpec& spec, const ArchitectureRule& rule, std::vector<std::string>& notes) {
+/// What the file says and llama.cpp does not read: for it the scale of attention follows from the sizes, and the architecture decides about experts.
+void note_unread(const ModelSpec& spec, const ArchitectureRule& rule, std::vector<std::string>& notes) {
   const int divisor = spec.layers == rule.wide_scale_layers ? spec.hidden / spec.heads : spec.head_size;
-  if (spec.attention_scale == static_cast<float>(1 / std::sqrt(static_cast<double>(divisor)))) return;
-  notes.push_back(fmt::format("llama.cpp does not read attention.scale, {}: it takes 1/sqrt({}), so its logits differ", spec.attention_scale, divisor));
+  if (spec.attention_scale != static_cast<float>(1 / std::sqrt(static_cast<double>(divisor))))
+    notes.push_back(fmt::format("llama.cpp does not read attention.scale, {}: it takes 1/sqrt({}), so its logits differ", spec.attention_scale, divisor));
+  if (spec.experts.count > 0 && spec.experts.normalized != rule.normalized_experts)
+    notes.push_back(fmt::format("llama.cpp does not read expert_weights_norm, {}: for it the weights of the chosen experts sum to 1 {}, so its logits differ", spec.experts.normalized,
+                                rule.normalized_experts ? "always" : "never"));
 }
 
 /// The file that `out` names, or leads to: one that may be written. A file of the model itself is not, whatever --force says.
@@ -143,7 +146,7 @@ std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, c
   writer.u32(kFileType, file_type(type ? *type : usual_type(*file)));
   add_model_metadata(writer, spec, config.value(), architecture, config.name());
   auto notes = add_texts(writer, file->folder(), spec.vocabulary);
-  note_scale(spec, *find_architecture(architecture), notes);
+  note_unread(spec, *find_architecture(architecture), notes);
   for (TensorOutput& tensor : tensors_for_gguf(file, tensor_pairs(spec, find_architecture(architecture)->interleaved), type)) writer.tensor(std::move(tensor));
   const Beside beside(target);
   const auto require_described = [&] { require_same(spec, described_by(beside.path, config.name()), config.name(), "GGUF"); };
