@@ -26,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER_TOLERANCE, LLAMA_TOLERANCE = 1e-4, 5e-5
 # llama.cpp reads gelu from a table of 16-bit floats, ignores the windows of Mistral and Phi-3, and has no dynamic NTK.
 LLAMA_GELU_TOLERANCE, LLAMA_IGNORES_WINDOW, LLAMA_LACKS = 1e-2, {"mistral_window", "phi3_window"}, {"llama_dynamic"}
+UNREAD = {"gemma3": {"query_pre_attn_scalar": 32}, "qwen2moe": {"norm_topk_prob": True}, "qwen3moe": {"norm_topk_prob": False}}
 TEXTS = ["ABBA", "3.14:AB", "!\"#$%", "HELLO,WORLD:42", "<|end|>A<|end|>", "A<B>[C]"]  # the golden models know no space
 REFERENCE = ["activations=fp32", "attention=naive", "kv_store.format=fp32"]
 
@@ -132,6 +133,20 @@ def check_model(name, generate, program, report, folder):
     report.line(name, "GGUF again: the same tensors", arch.startswith("gemma") or tensors_of(folder / "a.gguf") == tensors_of(folder / "b.gguf"))
 
 
+def check_unread(name, settings, generate, program, report, folder):
+    """What a GGUF file says and llama.cpp does not read: `convert` notes it, patchbay agrees with transformers, llama.cpp does not."""
+    _, config_name, usual = generate.MODELS[name]
+    model = generate.random_model(config_name, {**usual, **settings})
+    model.save_pretrained(folder / "a")
+    save_tokenizer(folder / "a", generate.VOCABULARY)
+    notes = program.json("convert", folder / "a", folder / "a.gguf")["notes"]
+    sequence = [(7 * i + 3) % generate.VOCABULARY for i in range(31)]
+    expected = generate.logits_of(model, sequence)[-1]
+    ours, theirs = (float(numpy.abs(logits - expected).max()) for logits in (program.last_logits(folder / "a.gguf", sequence), llama_logits(folder / "a.gguf", sequence)))
+    setting = ", ".join(f"{key} {value}" for key, value in settings.items())
+    report.line(name, f"GGUF, {setting}", ours < FOLDER_TOLERANCE and any("does not read" in note for note in notes), f"{ours:.1e}; llama.cpp {theirs:.1e}")
+
+
 def check_tokens(name, first, second, program, report):
     """Of the same texts: transformers over both folders, patchbay over both."""
     theirs = [transformers.AutoTokenizer.from_pretrained(folder) for folder in (first, second)]
@@ -187,6 +202,9 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             check_model(name, generate, program, report, pathlib.Path(folder))
     if not options.names:
+        for name, settings in UNREAD.items():
+            with tempfile.TemporaryDirectory() as folder:
+                check_unread(name, settings, generate, program, report, pathlib.Path(folder))
         for kind, dtype in (("bf16", torch.bfloat16), ("f16", torch.float16)):
             with tempfile.TemporaryDirectory() as folder:
                 check_narrow(generate, program, report, pathlib.Path(folder), kind, dtype)

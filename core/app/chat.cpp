@@ -93,6 +93,12 @@ bool say(ChatSession& chat, const std::string& message, const ChatOptions& optio
   }
 }
 
+/// A line that a terminal has cut would be another message than the one that was meant.
+Error cut_line() {
+  return {"message", fmt::format("fills a terminal's line of {} bytes, which passes on no more: its end may be lost", kTerminalLine), {},
+          "send it from a file: patchbay chat < FILE, or --message \"$(cat FILE)\""};
+}
+
 /// On a terminal: a person sees what goes wrong, so that is no failure of the program.
 void converse(ChatSession& chat, const ChatOptions& options) {
   fmt::print("{}", kHelp);
@@ -105,8 +111,7 @@ void converse(ChatSession& chat, const ChatOptions& options) {
     } else if (line.starts_with('/') && !line.starts_with("//")) {
       fmt::print("{}{}", line == "/help" ? "" : "unknown command: " + printable(line) + "\n", kHelp);
     } else if (line.size() >= kTerminalLine) {
-      refuse({"message", fmt::format("fills a terminal's line of {} bytes, which passes on no more: its end may be lost", kTerminalLine), {},
-              "send it from a file: patchbay chat < FILE, or --message \"$(cat FILE)\""}, options);
+      refuse(cut_line(), options);
     } else {
       say(chat, line.starts_with("//") ? line.substr(1) : line, options, true);
       if (interrupt_signal() == SIGTERM) return;
@@ -118,9 +123,13 @@ void converse(ChatSession& chat, const ChatOptions& options) {
 /// Each line of standard input is a message; with --json each line has an answer, so that the two can be counted against each other. Whether all
 /// were answered.
 bool answer_lines(ChatSession& chat, const ChatOptions& options) {
+  const bool terminal = ::isatty(STDIN_FILENO) == 1;
   bool all = true;
   for (std::string line; interrupt_signal() != SIGTERM && std::getline(std::cin, line);) {
-    if (!is_blank(line)) {
+    if (terminal && line.size() >= kTerminalLine) {
+      refuse(cut_line(), options);
+      all = false;
+    } else if (!is_blank(line)) {
       all = say(chat, line, options) && all;
     } else if (options.model.json) {
       refuse({"message", "is empty"}, options);

@@ -146,7 +146,7 @@ TEST_CASE("errors name template, line, what is wrong and what is allowed") {
       {"{% macro f(a) %}{% endmacro %}{{ f(b=1) }}", "template: line 1: macro 'f' has no parameter 'b'; is it given twice?"},
       {"{{ 'x' | trim(1, 2) }}", "template: line 1: too many arguments: 2; allowed: chars"},
       {"{{ strftime_now('%Y') }}", "template: line 1: the template asks for the date, and none was given"},
-      {"\xff", "template: the template is not UTF-8; allowed: UTF-8"},
+      {"\xff", "template: the template is not UTF-8 at byte 0; allowed: UTF-8"},
   };
   for (const Case& c : cases) {
     INFO(c.source);

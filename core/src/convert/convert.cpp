@@ -44,10 +44,11 @@ const TensorType* type_named(const std::string& name) {
   throw Error("--type", "unknown type '" + escaped(name, 40) + "'", "f32, f16, bf16");
 }
 
-void rename_path(const std::string& from, const std::string& to) {
+/// `shown`: the one of both names that the user gave.
+void rename_path(const std::string& from, const std::string& to, const std::string& shown) {
   std::error_code code;
   fs::rename(from, to, code);
-  if (code) throw Error(escaped(to), "renaming failed: " + code.message());
+  if (code) throw Error(escaped(shown), "renaming failed: " + code.message());
 }
 
 /// A path that is removed unless it has been renamed to what it was made for.
@@ -59,7 +60,7 @@ struct Beside {
   }
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
-  void rename_to(const std::string& out) const { rename_path(path, out); }
+  void rename_to(const std::string& out) const { rename_path(path, out, out); }
   std::string path;
 };
 
@@ -289,7 +290,7 @@ void replace_folder(const Beside& made, const std::string& out) {
     return made.rename_to(out);
   }
   const Beside old(out + ".old");
-  rename_path(out, old.path);
+  rename_path(out, old.path, out);
   made.rename_to(out);
 }
 
