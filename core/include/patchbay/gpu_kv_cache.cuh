@@ -130,6 +130,19 @@ struct QueryRows {
     return type == DType::f16 ? to_float(static_cast<const __half*>(data)[i])
                               : to_float(static_cast<const __nv_bfloat16*>(data)[i]);
   }
+  /// Values d to d + 7 in loads of 16 bytes; the launcher has seen to it that addresses allow them.
+  __device__ void load_pack(int row, int head, int d, float (&to)[8]) const {
+    const std::int64_t i = at(row, head) + d;
+    const auto get = [&](auto pack) {
+      for (int j = 0; j < 8; ++j) to[j] = to_float(pack.at[j]);
+    };
+    if (type == DType::f32)
+      get(gpu::load_pack<8>(static_cast<const float*>(data) + i));
+    else if (type == DType::f16)
+      get(gpu::load_pack<8>(static_cast<const __half*>(data) + i));
+    else
+      get(gpu::load_pack<8>(static_cast<const __nv_bfloat16*>(data) + i));
+  }
   __device__ void store(int row, int head, int d, float value) const {
     const std::int64_t i = at(row, head) + d;
     if (type == DType::f32)

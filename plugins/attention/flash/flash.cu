@@ -236,7 +236,7 @@ void launch_flash(const FlashJob& job, gpu::Stream stream) {
 }  // namespace
 
 void flash_attention(const FlashJob& job, gpu::Stream stream) {
-  require_packs(job.spec, "flash");
+  require_packs(job, "flash");
   if (job.q.dtype != job.out.dtype || (job.q.dtype != DType::f16 && job.q.dtype != DType::bf16)) {
     throw Error("attention flash", "kernel flash cannot take activations of type " + std::string(name_of(job.q.dtype)),
                 "f16, bf16", "take kernel: tiled");

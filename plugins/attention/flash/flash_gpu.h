@@ -50,8 +50,14 @@ inline void require_head_size(bool fits, const AttentionSpec& spec, const char* 
               "take kernel: tiled or attention: naive");
 }
 /// For kernels that load 8 values at a time.
-inline void require_packs(const AttentionSpec& spec, const char* kernel) {
-  require_head_size(spec.head_size % 8 == 0 && spec.head_size <= 256, spec, kernel, "multiples of 8 up to 256");
+inline void require_packs(const FlashJob& job, const char* kernel) {
+  require_head_size(job.spec.head_size % 8 == 0 && job.spec.head_size <= 256, job.spec, kernel, "multiples of 8 up to 256");
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(job.q.data) % 16 == 0 && job.q.strides[0] % 8 == 0 && job.q.strides[1] % 8 == 0;
+  if (aligned) return;
+  throw Error("attention flash",
+              std::string("kernel ") + kernel + " cannot take queries whose heads do not begin at multiples of 16 bytes", "",
+              "take kernel: tiled");
 }
 
 }  // namespace patchbay

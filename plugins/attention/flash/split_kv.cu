@@ -41,11 +41,9 @@ struct Team {
 template <class Kv, int kHeads>
 __device__ void score_piece(const gpu::LayerStep& step, const gpu::Scoring& scoring, const gpu::Sight& sight, const Work& work,
                             const Team& team, int size, const gpu::QueryRows& q, float (*scores)[kPiece]) {
-  float query[kHeads][kWide];
+  float query[kHeads][kWide] = {};
   for (int h = 0; h < kHeads; ++h) {
-    for (int i = 0; i < kWide; ++i) {
-      query[h][i] = team.first < size && h < work.heads ? q.load(work.row, work.first_head + h, team.first + i) : 0.0f;
-    }
+    if (team.first < size && h < work.heads) q.load_pack(work.row, work.first_head + h, team.first, query[h]);
   }
 #pragma unroll 2
   for (int t = team.number; t < kPiece; t += team.count) {
@@ -194,7 +192,7 @@ auto kernel_for(DType stored, int group) {
 void split_kv_attention(const FlashJob& job, gpu::Stream stream) {
   const AttentionSpec& spec = job.spec;
   const GpuStep& step = job.step;
-  require_packs(spec, "split_kv");
+  require_packs(job, "split_kv");
   if (step.rows == 0) return;
   const int group = spec.heads / spec.kv_heads, width = group == 1 ? 1 : group <= 4 ? 4 : 8;
   const std::int64_t count = split_kv_pieces(step), states = step.rows * spec.heads * count;
