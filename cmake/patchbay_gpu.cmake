@@ -6,6 +6,7 @@
 # g++ compiles a one-line .cpp that defines PATCHBAY_GPU and includes the .cu.
 #   -fno-strict-aliasing   kernels read memory through vector types, as CUDA lets them
 #   -gdwarf-4              addr2line of binutils 2.40 misreads the first lines of a DWARF 5 table
+#   -fstack-clash-protection  a thread whose locals need more than its stack meets the page that guards it
 #   pattern                locals that a kernel forgot to set hold nonsense, not what lay there
 function(patchbay_gpu_objects target)
   foreach(file ${ARGN})
@@ -22,14 +23,19 @@ function(patchbay_gpu_objects target)
     add_library(${target}_${world} OBJECT ${${world}_sources})
     # Not linked with core: its options bring AddressSanitizer, which does not go with -fsanitize=thread.
     target_include_directories(${target}_${world} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} $<TARGET_PROPERTY:patchbay::core,INTERFACE_INCLUDE_DIRECTORIES>)
-    target_compile_options(${target}_${world} PRIVATE -g1 -gdwarf-4 -ffp-contract=off -fno-strict-aliasing -ftrivial-auto-var-init=pattern -Wno-unknown-pragmas)
+    target_compile_options(${target}_${world} PRIVATE -g1 -gdwarf-4 -ffp-contract=off -fno-strict-aliasing
+      -fstack-clash-protection -ftrivial-auto-var-init=pattern -Wno-unknown-pragmas)
     patchbay_warnings(${target}_${world})
     set_target_properties(${target}_${world} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${world}>)
   endforeach()
   target_compile_options(${target}_simt PRIVATE -O2)
-  target_compile_options(${target}_simt_checked PRIVATE -O1 -fsanitize=thread -fsanitize-coverage=trace-pc -fno-sanitize=address --param=tsan-instrument-func-entry-exit=0
-    -Wno-tsan)
+  # Last, the indices of arrays (-fsanitize=bounds): core answers it too, but where UndefinedBehaviorSanitizer's own library would.
+  target_compile_options(${target}_simt_checked PRIVATE -O1 -fno-sanitize=address,undefined -fsanitize=thread -fsanitize-coverage=trace-pc
+    --param=tsan-instrument-func-entry-exit=0 -Wno-tsan)
+  if(NOT PATCHBAY_SANITIZE)
+    target_compile_options(${target}_simt_checked PRIVATE -fsanitize=bounds -fno-sanitize-recover=bounds)
+  endif()
   if(PATCHBAY_CUDA)
     add_library(${target}_cuda OBJECT ${cuda_sources})
     target_include_directories(${target}_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} $<TARGET_PROPERTY:patchbay::core,INTERFACE_INCLUDE_DIRECTORIES>)

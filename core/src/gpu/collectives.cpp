@@ -31,6 +31,7 @@ Instruction instruction(WarpOperation kind) {
 }
 
 void wake(Worker& w, Barrier& barrier) {
+  w.idle_yields = 0;
   if (w.launch->call->checked) {
     join_threads(*barrier.waiting[0]->block, barrier.waiting.data(), barrier.waiting.size());
     if (observer) observe_barrier(barrier);
@@ -57,9 +58,9 @@ void complete_gatherings(Worker& w, Warp& warp) {
       continue;
     }
     warp.open.erase(warp.open.begin() + static_cast<std::ptrdiff_t>(i));
-    w.quiet = true;  // lanes read each other's arguments
+    w.site = &gathering.site;
     if (gathering.compute) gathering.compute(warp.arguments, gathering.arrived);
-    w.quiet = false;
+    w.site = nullptr;
     Thread* lanes[32];
     std::size_t count = 0;
     for (int lane = 0; lane < 32; ++lane)
@@ -80,6 +81,7 @@ bool same(CallSite a, CallSite b) { return a.line == b.line && std::strcmp(a.fil
 }  // namespace
 
 int barrier_sum(int value, const char* operation, CallSite site) {
+  const Quiet quiet;
   Worker& w = *worker;
   Thread& thread = *w.current;
   Barrier& barrier = thread.block->barriers[0];
@@ -102,8 +104,9 @@ int barrier_sum(int value, const char* operation, CallSite site) {
 void barrier(CallSite site) { barrier_sum(0, "__syncthreads", site); }
 
 void named_barrier(int id, int threads, CallSite site) {
-  if (id < 0 || id >= kBarriers || threads <= 0 || threads % 32 != 0)
-    fail("bar.sync " + std::to_string(id) + ", " + std::to_string(threads) + ": barriers are 0 to 15, threads a multiple of 32");
+  const Quiet quiet;
+  if (id < 1 || id >= kBarriers || threads <= 0 || threads % 32 != 0)
+    fail("bar.sync " + std::to_string(id) + ", " + std::to_string(threads) + ": barriers are 1 to 15, threads a multiple of 32");
   Worker& w = *worker;
   Thread& thread = *w.current;
   Barrier& barrier = thread.block->barriers[id];
@@ -116,6 +119,8 @@ void named_barrier(int id, int threads, CallSite site) {
 }
 
 void warp_collective(unsigned mask, const Collective& what, void* arguments, WarpFunction compute, CallSite site) {
+  const void* const pc = __builtin_return_address(0);
+  const Quiet quiet;
   Worker& w = *worker;
   Thread& thread = *w.current;
   Warp& warp = *thread.warp;
@@ -123,7 +128,7 @@ void warp_collective(unsigned mask, const Collective& what, void* arguments, War
   if (!(mask & bit)) fail(std::string(what.name) + " at " + text_of(site) + ": the calling lane is not in its own mask");
   thread.waits_in = what.name;
   thread.site = site;
-  thread.pc = __builtin_return_address(0);
+  thread.pc = pc;
   warp.arguments[thread.lane()] = arguments;
   Gathering* gathering = nullptr;
   for (auto& open : warp.open)

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "gpu/checks.h"
+#include "gpu/faults.h"
 #include "gpu/sanitizer.h"
 #include "patchbay/error.h"
 #include "patchbay/gpu/host.h"
@@ -35,6 +36,7 @@ void* DeviceMemory::allocate(std::size_t bytes, const char* name) {
   void* memory = bytes > std::size_t{1} << 46 ? MAP_FAILED : mmap(nullptr, mapped + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     throw Error("device_alloc", "no memory for " + std::to_string(bytes) + " bytes" + (*name ? std::string(" of '") + name + "'" : std::string()));
+  watch_faults();
   auto allocation = std::make_unique<Allocation>();
   allocation->address = static_cast<char*>(memory) + kPage;
   allocation->bytes = bytes;
@@ -99,6 +101,7 @@ DeviceMemory::Open::Open() {
   if (memory.open_++ == 0) memory.protect(PROT_READ | PROT_WRITE);
 }
 DeviceMemory::Open::~Open() {
+  watch_faults();
   DeviceMemory& memory = instance();
   const std::lock_guard lock(memory.mutex_);
   if (--memory.open_ == 0) memory.protect(PROT_NONE);

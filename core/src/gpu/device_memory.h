@@ -12,7 +12,7 @@
 
 namespace patchbay::gpu::emulator {
 
-struct ShadowCell;  // checks.cpp
+struct ShadowCell;  // shadow.h
 struct Allocation {
   char* address = nullptr;
   std::size_t bytes = 0, mapped_bytes = 0;

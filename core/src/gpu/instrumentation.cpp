@@ -3,6 +3,8 @@
 
 #include "gpu/checks.h"
 #include "gpu/observer.h"
+#include "gpu/source_line.h"
+#include "patchbay/error.h"
 
 namespace patchbay::gpu::emulator {
 namespace {
@@ -33,6 +35,12 @@ void note_access(const void* pointer, std::size_t bytes, bool write, CallSite) {
 }
 void note_atomic(const void* pointer, std::size_t bytes, CallSite) {
   note(pointer, bytes, AccessKind::atomic, true, __builtin_return_address(0));
+  // A loop that waits on an atomic makes way for the thread that it waits for.
+  if (Worker& w = *worker; ++w.atomics % 256 == 0) yield();
+}
+void fence() {
+  const Quiet quiet;
+  if (worker->launch->call->checked) fence_thread(*worker->current);
 }
 void note_lane_access(int lane, const void* pointer, std::size_t bytes, bool write) {
   Worker& w = *worker;
@@ -43,6 +51,13 @@ void note_lane_access(int lane, const void* pointer, std::size_t bytes, bool wri
   if (!w.launch->call->checked) return;
   const Space space = check_access(w, thread, pointer, bytes, kind, thread.pc);
   if (observer) observer->access(thread, space, Instruction::ldmatrix, pointer, bytes, thread.pc);
+}
+
+void refuse_index(std::intptr_t index, const void* pc) {
+  if (worker) worker->quiet = true;
+  const std::string problem = "index " + std::to_string(index) + " is outside of its dimension, at " + source_line(pc);
+  if (!worker || !worker->current) throw Error("emulator", problem);
+  abandon_as(*worker->current, problem);
 }
 
 }  // namespace patchbay::gpu::emulator
@@ -75,6 +90,10 @@ extern "C" {
 PATCHBAY_API void __sanitizer_cov_trace_pc() {
   using namespace patchbay::gpu::emulator;
   if (observer && worker && !worker->quiet && worker->current) observer->basic_block(*worker->current, PATCHBAY_PC);
+}
+// -fsanitize=bounds: an index outside of its dimension, which may still lie inside the array.
+PATCHBAY_API void __ubsan_handle_out_of_bounds_abort(void*, void* index) {
+  patchbay::gpu::emulator::refuse_index(reinterpret_cast<std::intptr_t>(index), PATCHBAY_PC);
 }
 PATCHBAY_API void __tsan_init() {}
 PATCHBAY_API void __tsan_func_entry(void*) {}

@@ -6,6 +6,7 @@
 
 #include "gpu/checks.h"
 #include "gpu/device_memory.h"
+#include "gpu/faults.h"
 #include "gpu/observer.h"
 #include "gpu/source_line.h"
 #include "gpu/state.h"
@@ -60,18 +61,6 @@ namespace {
 
 std::string text_of(Dim d) { return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")"; }
 
-void require_shape(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call) {
-  const std::string where = "kernel " + kernel_name(call.function);
-  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64)
-    throw Error(where, "a block of " + text_of(block) + " threads", "1 to 1024 threads, at most 64 of them along z");
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
-    throw Error(where, "a grid of " + text_of(grid) + " blocks", "at least 1; at most 2^31 - 1 along x, 65535 along y and z");
-  if (shared_bytes > emulator_options().shared_bytes)
-    throw Error(where, std::to_string(shared_bytes) + " bytes of dynamic shared memory",
-                "at most " + std::to_string(emulator_options().shared_bytes));
-}
-
 Worker& worker_of_this_thread() {
   static thread_local std::unique_ptr<Worker> own;
   if (!own) {
@@ -84,8 +73,20 @@ Worker& worker_of_this_thread() {
 
 }  // namespace
 
+void require_shape(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call) {
+  const auto refuse = [&](const std::string& problem, const std::string& allowed) {
+    throw Error("kernel " + kernel_name(call.function), problem, allowed);  // a name costs a call of addr2line
+  };
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64)
+    refuse("a block of " + text_of(block) + " threads", "1 to 1024 threads, at most 64 of them along z");
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
+    refuse("a grid of " + text_of(grid) + " blocks", "at least 1; at most 2^31 - 1 along x, 65535 along y and z");
+  if (shared_bytes > emulator_options().shared_bytes)
+    refuse(std::to_string(shared_bytes) + " bytes of dynamic shared memory", "at most " + std::to_string(emulator_options().shared_bytes));
+}
+
 void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call) {
-  require_shape(grid, block, shared_bytes, call);
   const EmulatorOptions& options = emulator_options();
   Launch launch;
   launch.grid = {grid.x, grid.y, grid.z};
@@ -96,8 +97,8 @@ void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall&
   launch.together = static_cast<std::size_t>(std::max(1, options.resident_blocks));
   if (call.checked) begin_checked_launch();
   const DeviceMemory::Open access;
+  watch_faults();
   Worker& own = worker_of_this_thread();
-  if (own.launch) throw Error("kernel " + kernel_name(call.function), "a kernel launches a kernel", "launches from the host only");
   Observer* const watching = call.checked ? observer : nullptr;
   if (watching) watching->launch_begins(launch);
   {
@@ -107,6 +108,7 @@ void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall&
     for (std::size_t i = 0; i < extra; ++i)
       team.emplace_back([&launch] {
         Worker& w = worker_of_this_thread();
+        watch_faults();
         run_blocks(w, launch);
         switches_of_ended_threads += w.switches;
       });

@@ -44,11 +44,15 @@ template <class T> bool is_part_of(const T& variable, std::uintptr_t address) {
 
 bool is_module_data(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (is_part_of(threadIdx, address) || is_part_of(blockIdx, address) || is_part_of(blockDim, address) || is_part_of(gridDim, address)) return true;
   static thread_local std::vector<Range> known = ranges_of_modules();
   if (within(known, address)) return true;
   known = ranges_of_modules();  // a plugin may have been loaded since
   return within(known, address);
+}
+
+bool is_thread_index(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  return is_part_of(threadIdx, address) || is_part_of(blockIdx, address) || is_part_of(blockDim, address) || is_part_of(gridDim, address);
 }
 
 }  // namespace patchbay::gpu::emulator

@@ -38,7 +38,9 @@ std::string place_of(const Worker& w) {
 }
 
 void fail(const std::string& problem, const std::string& remedy) {
-  throw Error(worker && worker->launch ? place_of(*worker) : "emulator", problem, {}, remedy);
+  if (!worker || !worker->launch) throw Error("emulator", problem, {}, remedy);
+  worker->quiet = true;
+  throw Error(place_of(*worker), worker->site ? problem + ", at " + text_of(*worker->site) : problem, {}, remedy);
 }
 
 void report_deadlock(Worker& w) {

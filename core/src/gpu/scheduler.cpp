@@ -62,10 +62,13 @@ void make_current(Worker& w, Thread* thread) {
 Thread* run_thread(Worker& w) {
   Thread& thread = *w.current;
   try {
+    w.quiet = false;
     w.launch->call->run(w.launch->call->arguments.get());
+    w.quiet = true;
     finish_copies(thread, thread.committed_groups + 1);
     thread.done = true;
     if (observer && w.launch->call->checked) observer->thread_ends(thread);
+    w.idle_yields = 0;
     end_barriers(w, thread);
     Thread* next = take_ready(w);
     if (!next)
@@ -73,8 +76,10 @@ Thread* run_thread(Worker& w) {
         if (block->live) report_deadlock(w);
     return next;
   } catch (const Error& error) {
+    w.quiet = true;
     w.where = error.where(), w.problem = error.problem(), w.remedy = error.remedy();
   } catch (const std::exception& error) {
+    w.quiet = true;
     w.where = place_of(w), w.problem = error.what();
   }
   return nullptr;
@@ -160,14 +165,20 @@ void run_another() {
 }
 
 void yield() {
+  const Quiet quiet;
+  constexpr std::uint64_t kPatience = 2'000'000;
+  if (++worker->idle_yields > kPatience)
+    fail("threads wait for each other in loops and nothing happens any more",
+         "a thread may only wait for threads that can run: see EmulatorOptions::resident_blocks for blocks that wait for blocks");
   make_ready(*worker, worker->current);
   run_another();
 }
 
-void abandon(const std::string& problem, const std::string& remedy) {
+void abandon_as(Thread& thread, const std::string& problem, const std::string& remedy) {
   Worker& w = *worker;
-  w.where = place_of(w), w.problem = problem, w.remedy = remedy;
   Fibre* fibre = w.current->fibre;
+  w.current = &thread;
+  w.where = place_of(w), w.problem = problem, w.remedy = remedy;
   w.current = nullptr;
   switch_fibre(*fibre, w.main, true);
   std::abort();  // an abandoned fibre is never gone on with
@@ -199,6 +210,7 @@ void run_blocks(Worker& w, Launch& launch) {
     switch_fibre(w.main, *thread->fibre, false);
     w.current = nullptr;
     w.quiet = false;
+    w.site = nullptr;
     if (!w.problem.empty()) drop_all(w, launch);
   }
   w.launch = nullptr;

@@ -48,6 +48,7 @@ void release_shared_memory(Block& block) {
 }
 
 void* static_shared(const void* key, std::size_t bytes, const char* name) {
+  const Quiet quiet;
   Block& block = *worker->current->block;
   for (const auto& variable : block.variables)
     if (variable.key == key) return variable.address;

@@ -20,7 +20,7 @@ struct Block;
 struct Warp;
 
 /// One cp.async on its way.
-struct AsyncCopy { void* to; const void* from; int bytes, from_bytes, group; const void* pc; };
+struct AsyncCopy { void* to; const void* from; int bytes, from_bytes, group; const void* pc; bool done = false; };
 
 struct Thread {
   uint3 index;
@@ -84,6 +84,9 @@ struct Worker {
   std::vector<std::pair<std::uint64_t, Thread*>> heap;     ///< ready threads, random order: smallest key first
   std::vector<std::unique_ptr<Block>> blocks;
   std::uint64_t random = 1, switches = 0;
+  std::uint64_t atomics = 0;
+  std::uint64_t idle_yields = 0;                           ///< since a thread ended or a barrier opened
+  const CallSite* site = nullptr;                          ///< of the collective whose work is done just now
   bool quiet = false;                                      ///< runtime code runs: its accesses are not the kernel's
   std::string where, problem, remedy;                      ///< of the error that ended a block
   ~Worker();
@@ -91,6 +94,16 @@ struct Worker {
 
 /// The worker of the calling OS thread, null where none was needed yet.
 extern constinit thread_local Worker* worker;
+
+/// While a kernel's thread is in the emulator, what the emulator touches is not the kernel's access. (Library functions that the linker took from
+/// an instrumented object are instrumented for everybody.)
+class Quiet {
+ public:
+  Quiet() { worker->quiet = true; }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+  ~Quiet() { worker->quiet = false; }
+};
 
 inline constexpr std::size_t kArenaBytes = 512 * 1024;
 inline constexpr std::size_t kSharedGap = 64;  ///< bytes between two shared variables that belong to nobody
@@ -105,8 +118,9 @@ void make_ready(Worker& w, Thread* thread);
 /// The current thread waits (or is ready again): another one runs.
 void run_another();
 void run_blocks(Worker& w, Launch& launch);
-/// Ends the launch with an error without unwinding: for callbacks and signal handlers, which must not throw.
-[[noreturn]] void abandon(const std::string& problem, const std::string& remedy = {});
+/// Ends the launch with an error of `thread` (a collective touches memory for all its lanes) without unwinding: for callbacks, which must not
+/// throw.
+[[noreturn]] void abandon_as(Thread& thread, const std::string& problem, const std::string& remedy = {});
 // reports.cpp
 [[noreturn]] void report_deadlock(Worker& w);
 // collectives.cpp
@@ -118,6 +132,8 @@ void release_shared_memory(Block& block);
 /// Does the copies of `thread` in groups before `group`.
 void finish_copies(Thread& thread, int group);
 // launch.cpp
+/// @throws Error when no GPU would take a launch of this shape.
+void require_shape(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call);
 void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call);
 
 }  // namespace patchbay::gpu::emulator

@@ -1,110 +1,77 @@
-// Streams, events and graphs. Work runs when it is given; a graph keeps it and runs it again.
-#include <chrono>
-#include <cstring>
-#include <functional>
-#include <optional>
+#include "gpu/streams.h"
 
-#include "gpu/device_memory.h"
+#include <algorithm>
+
 #include "gpu/state.h"
 #include "patchbay/error.h"
 
-namespace patchbay::gpu {
-namespace emulator {
-namespace {
+namespace patchbay::gpu::emulator {
 
-using Clock = std::chrono::steady_clock;
-struct GraphState { std::vector<std::function<void()>> work; };
-struct StreamState { std::shared_ptr<GraphState> recording; };
-struct EventState { std::optional<Clock::time_point> recorded; std::shared_ptr<GraphState> recording; };
-
-StreamState& state_of(Stream stream) {
-  static StreamState of_default_stream;
-  return stream.handle ? *static_cast<StreamState*>(stream.handle) : of_default_stream;
-}
-EventState& state_of(Event event) {
-  if (!event.handle) throw Error("gpu::Event", "the event was not created", {}, "call gpu::event_create()");
-  return *static_cast<EventState*>(event.handle);
+Streams& Streams::instance() {
+  static Streams* streams = new Streams;  // never destroyed: statics of others may still use it
+  return *streams;
 }
 
-void give(Stream stream, std::function<void()> work) {
-  if (auto& recording = state_of(stream).recording) recording->work.push_back(std::move(work));
-  else work();
-}
-void require_no_recording(Stream stream, const char* what) {
-  if (state_of(stream).recording) throw Error(what, "the stream is being captured", {}, "end the capture first");
+Stream Streams::create() { return {others_.emplace_back(std::make_shared<StreamState>()).get()}; }
+
+std::shared_ptr<StreamState> Streams::state_of(Stream stream) {
+  if (!stream.handle) return default_;
+  for (const auto& state : others_)
+    if (state.get() == stream.handle) return state;
+  throw Error("gpu::Stream", "the stream does not exist, or was destroyed");
 }
 
-}  // namespace
+void Streams::destroy(Stream stream) {
+  if (!stream.handle) return;
+  const auto state = state_of(stream);
+  std::erase(others_, state);
+  run_until(*state, state->given);  // what it was given is still done
+}
+
+void Streams::give(Stream stream, std::function<void()> work) {
+  const auto state = state_of(stream);
+  if (state->recording) return state->recording->work.push_back(std::move(work));
+  state->queue.push_back(std::move(work));
+  ++state->given;
+  const EmulatorOptions& options = emulator_options();
+  std::uint64_t draw = (options.seed * 1024 + ++decisions_) * 0x9E3779B97F4A7C15ull;
+  draw = (draw ^ draw >> 29) * 0xBF58476D1CE4E5B9ull;
+  if (options.order != Order::random || draw >> 63) run_until(*state, state->given);
+}
+
+void Streams::run_until(StreamState& stream, std::uint64_t ticket) {
+  while (stream.done < ticket && !stream.queue.empty()) {
+    const auto work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    ++stream.done;
+    try {
+      work();
+    } catch (...) {
+      stream.queue.clear();
+      stream.done = stream.given;
+      throw;
+    }
+  }
+}
+
+void Streams::run_all() {
+  auto all = others_;
+  all.push_back(default_);
+  if (emulator_options().order == Order::random) std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(emulator_options().seed % all.size()), all.end());
+  for (const auto& stream : all) run_until(*stream, stream->given);
+}
+
+void Streams::end_recording(const std::shared_ptr<GraphState>& recording) {
+  for (const auto& stream : others_)
+    if (stream->recording == recording) stream->recording = nullptr;
+}
 
 void launch(Dim grid, Dim block, std::size_t shared_bytes, Stream stream, KernelCall call) {
-  give(stream, [=] { run_launch(grid, block, shared_bytes, call); });
+  Streams& streams = Streams::instance();
+  const std::lock_guard lock(streams.mutex());
+  if (worker && worker->launch) fail("a kernel launches a kernel", "launch from the host");
+  require_shape(grid, block, shared_bytes, call);
+  streams.give(stream, [=] { run_launch(grid, block, shared_bytes, call); });
 }
 
-}  // namespace emulator
-
-inline namespace emulated_device {
-using namespace emulator;
-
-void device_free(void* pointer) { DeviceMemory::instance().free(pointer); }
-
-void memcpy_async(void* to, const void* from, std::size_t bytes, CopyKind kind, Stream stream) {
-  if (kind != CopyKind::host_to_device) DeviceMemory::instance().require(from, bytes, "memcpy_async: source");
-  if (kind != CopyKind::device_to_host) DeviceMemory::instance().require(to, bytes, "memcpy_async: destination");
-  give(stream, [=] {
-    const DeviceMemory::Open access;
-    std::memmove(to, from, bytes);
-  });
-}
-void memset_async(void* to, int byte, std::size_t bytes, Stream stream) {
-  DeviceMemory::instance().require(to, bytes, "memset_async");
-  give(stream, [=] {
-    const DeviceMemory::Open access;
-    std::memset(to, byte, bytes);
-  });
-}
-
-Stream stream_create() { return {new StreamState}; }
-void stream_destroy(Stream stream) { delete static_cast<StreamState*>(stream.handle); }
-void stream_synchronize(Stream stream) { require_no_recording(stream, "stream_synchronize"); }
-void device_synchronize() {}
-void stream_wait(Stream stream, Event event) {
-  if (auto recording = state_of(event).recording) state_of(stream).recording = recording;  // the stream joins the capture
-}
-
-Event event_create() { return {new EventState}; }
-void event_destroy(Event event) { delete static_cast<EventState*>(event.handle); }
-void event_record(Event event, Stream stream) {
-  state_of(event).recording = state_of(stream).recording;
-  give(stream, [event] { state_of(event).recorded = Clock::now(); });
-}
-void event_synchronize(Event event) {
-  if (state_of(event).recording) throw Error("event_synchronize", "the event belongs to a capture");
-}
-float event_elapsed_ms(Event from, Event to) {
-  const auto begin = state_of(from).recorded, end = state_of(to).recorded;
-  if (!begin || !end) throw Error("event_elapsed_ms", "an event was not recorded");
-  return std::chrono::duration<float, std::milli>(*end - *begin).count();
-}
-
-void capture_begin(Stream stream) {
-  require_no_recording(stream, "capture_begin");
-  if (!stream.handle) throw Error("capture_begin", "the default stream cannot be captured", {}, "use a stream of stream_create()");
-  state_of(stream).recording = std::make_shared<GraphState>();
-}
-Graph capture_end(Stream stream) {
-  auto recording = std::move(state_of(stream).recording);
-  state_of(stream).recording = nullptr;
-  if (!recording) throw Error("capture_end", "the stream is not being captured");
-  return {new std::shared_ptr<GraphState>(std::move(recording))};
-}
-void graph_launch(Graph graph, Stream stream) {
-  if (!graph.handle) throw Error("graph_launch", "the graph is empty");
-  auto recorded = *static_cast<std::shared_ptr<GraphState>*>(graph.handle);
-  give(stream, [recorded] {
-    for (const auto& work : recorded->work) work();
-  });
-}
-void graph_destroy(Graph graph) { delete static_cast<std::shared_ptr<GraphState>*>(graph.handle); }
-
-}  // namespace emulated_device
-}  // namespace patchbay::gpu
+}  // namespace patchbay::gpu::emulator

@@ -23,7 +23,7 @@ PATCHBAY_GPU_INLINE T atomic_change(T* pointer, Change change, emulator::CallSit
 
 #define PATCHBAY_GPU_ATOMIC(name, expression)                                                                  \
   template <class T> PATCHBAY_GPU_INLINE T name(T* pointer, std::type_identity_t<T> value, PATCHBAY_GPU_SITE) { \
-    return patchbay::gpu::atomic_change(pointer, [value](T old) { return static_cast<T>(expression); }, site); \
+    return patchbay::gpu::atomic_change(pointer, [value]([[maybe_unused]] T old) { return static_cast<T>(expression); }, site); \
   }
 PATCHBAY_GPU_ATOMIC(atomicAdd, old + value)
 PATCHBAY_GPU_ATOMIC(atomicSub, old - value)
@@ -40,7 +40,10 @@ template <class T>
 PATCHBAY_GPU_INLINE T atomicCAS(T* pointer, std::type_identity_t<T> expected, std::type_identity_t<T> value, PATCHBAY_GPU_SITE) {
   return patchbay::gpu::atomic_change(pointer, [=](T old) { return old == expected ? value : old; }, site);
 }
-PATCHBAY_GPU_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+PATCHBAY_GPU_INLINE void __threadfence() {
+  patchbay::gpu::emulator::fence();
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 PATCHBAY_GPU_INLINE void __threadfence_block() { __threadfence(); }
 PATCHBAY_GPU_INLINE void __threadfence_system() { __threadfence(); }
 /// A loop that waits for another thread must call this: nothing else lets the other run.

@@ -22,7 +22,7 @@ struct EmulatorOptions {
   int os_threads = 1;             ///< blocks are dealt out to so many OS threads (unchecked launches)
   int resident_blocks = 1;        ///< blocks that run interleaved on one OS thread
   int preempt_one_in = 0;         ///< checked launches: another thread runs after one of so many memory accesses; 0: never
-  bool races_between_blocks = true;  ///< hand-over between blocks by fence and atomic is not understood: false leaves such pairs out
+  bool races_between_blocks = true;  ///< report races on global memory between blocks
   std::size_t stack_bytes = 128 * 1024;   ///< of each CUDA thread
   std::size_t shared_bytes = 227 * 1024;  ///< shared memory that a block may have (sm_90)
 };

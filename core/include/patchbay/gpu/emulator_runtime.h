@@ -63,6 +63,8 @@ PATCHBAY_API void async_wait(int groups_left);
 PATCHBAY_API void note_access(const void* pointer, std::size_t bytes, bool write, CallSite site);
 /// ... or, inside a collective's function, by one lane of it.
 PATCHBAY_API void note_lane_access(int lane, const void* pointer, std::size_t bytes, bool write);
+/// __threadfence: what the thread did before may be handed to other threads by its next atomic.
+PATCHBAY_API void fence();
 PATCHBAY_API void note_atomic(const void* pointer, std::size_t bytes, CallSite site);
 
 }  // namespace patchbay::gpu::emulator

@@ -26,6 +26,13 @@ template <class T> __device__ inline T warp_min(T value) {
   return value;
 }
 
+/// A barrier of `threads` threads of the block (a multiple of 32): whole warps that meet while others go on. Barriers are numbered 1 to 15.
+#if defined(__CUDACC__)
+__device__ inline void named_barrier(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+#else
+PATCHBAY_GPU_INLINE void named_barrier(int id, int threads, PATCHBAY_GPU_SITE) { emulator::named_barrier(id, threads, site); }
+#endif
+
 /// The index of the calling thread in its block, of the block's warps, and of the lane in its warp.
 __device__ inline int thread_rank() { return static_cast<int>((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x); }
 __device__ inline int warps_in_block() { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z + 31) / 32; }

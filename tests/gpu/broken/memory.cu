@@ -1,0 +1,75 @@
+// Addresses that are not the kernel's to touch.
+#include "gpu/broken/broken.h"
+
+namespace patchbay::PATCHBAY_GPU {
+namespace {
+
+__global__ void shared_off_by_one_kernel(float* out) {
+  PATCHBAY_SHARED(float, tile, [64]);
+  tile[threadIdx.x] = 1;
+  __syncthreads();
+  const float* next = &tile[threadIdx.x];
+  out[threadIdx.x] = next[1];
+}
+
+// Row 0, column 9 is row 1, column 1: inside the array, outside of the row.
+__global__ void shared_inner_index_kernel(float* out) {
+  PATCHBAY_SHARED(float, tile, [8][8]);
+  tile[threadIdx.x / 8][threadIdx.x % 8] = 1;
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x / 16][threadIdx.x % 16];
+}
+
+__global__ void dynamic_shared_too_small_kernel(float* out) {
+  PATCHBAY_DYNAMIC_SHARED(float, tile);
+  tile[threadIdx.x] = 1;
+  __syncthreads();
+  out[threadIdx.x] = tile[63 - threadIdx.x];
+}
+
+__global__ void global_off_by_one_kernel(float* out) { out[threadIdx.x + 1] = 1; }
+
+__global__ void misaligned_vector_kernel(float* out) {
+  const float4 four = *reinterpret_cast<const float4*>(out + threadIdx.x % 2);
+  if (threadIdx.x < 2) *reinterpret_cast<float4*>(out + 32 + 4 * threadIdx.x) = four;
+}
+
+__global__ void uninitialised_shared_kernel(float* out) {
+  PATCHBAY_SHARED(float, tile, [64]);
+  if (threadIdx.x != 5) tile[threadIdx.x] = 1;
+  __syncthreads();
+  out[threadIdx.x] = tile[63 - threadIdx.x];
+}
+
+__global__ void wild_pointer_kernel(float* out) { out[std::size_t{1} << 42] = 1; }
+
+__global__ void stack_too_small_kernel(float* out) {
+  volatile float large[100000];
+  for (int i = 0; i < 100000; ++i) large[i] = static_cast<float>(i);
+  out[threadIdx.x] = large[threadIdx.x];
+}
+
+__global__ void static_shared_too_large_kernel(float* out) {
+  PATCHBAY_SHARED(float, tile, [20000]);
+  tile[threadIdx.x] = 1;
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+
+__global__ void copies_input_kernel(float* out) { out[threadIdx.x] = out[threadIdx.x] + 1; }
+
+}  // namespace
+
+void shared_off_by_one(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, shared_off_by_one_kernel, out); }
+void shared_inner_index(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, shared_inner_index_kernel, out); }
+void dynamic_shared_too_small(float* out, gpu::Stream stream) { gpu::launch(1, 64, 63 * sizeof(float), stream, dynamic_shared_too_small_kernel, out); }
+void global_off_by_one(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, global_off_by_one_kernel, out); }
+void misaligned_vector(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, misaligned_vector_kernel, out); }
+void uninitialised_shared(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, uninitialised_shared_kernel, out); }
+void wild_pointer(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, wild_pointer_kernel, out); }
+void stack_too_small(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, stack_too_small_kernel, out); }
+#if !defined(__CUDACC__)  // nvcc refuses this one by itself
+void static_shared_too_large(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, static_shared_too_large_kernel, out); }
+#endif
+void copies_input(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, copies_input_kernel, out); }
+
+}  // namespace patchbay::PATCHBAY_GPU
