@@ -35,14 +35,14 @@ const Launcher kBroken[] = {
     gpu_launchers::partial_warp_mma,
 };
 
-/// Kernel and report, as the page shows them: "### name", then the report as the first block of text with four spaces.
+/// Kernel and report, as the page shows them: "### name", then the report as the line that begins with four spaces and "kernel".
 std::map<std::string, std::string> reports_of_page() {
   std::map<std::string, std::string> reports;
   std::ifstream page(test::source_path("docs/broken_kernels.md"));
   std::string name;
   for (std::string line; std::getline(page, line);) {
     if (line.rfind("### ", 0) == 0) name = line.substr(4);
-    else if (line.rfind("    ", 0) == 0 && !name.empty() && !reports.count(name)) reports[name] = line.substr(4);
+    else if (line.rfind("    kernel ", 0) == 0 && !name.empty() && !reports.count(name)) reports[name] = line.substr(4);
   }
   return reports;
 }

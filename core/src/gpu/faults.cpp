@@ -43,7 +43,7 @@ void end_launch(Worker& w, const siginfo_t* info, ucontext_t* context) {
   w.quiet = true;
   w.where = place_of(w);
   w.problem = problem_of(w, info->si_addr, reinterpret_cast<const void*>(registers[REG_RIP]));
-  w.remedy = "run the simt_checked build for the exact access";
+  w.remedy = w.launch->call->checked ? "" : "run the simt_checked build for the exact access";
   const auto below = (reinterpret_cast<std::uintptr_t>(w.main.stack_pointer) - 4096) & ~std::uintptr_t{15};
   registers[REG_RSP] = static_cast<greg_t>(below - 8);  // as after a call
   registers[REG_RIP] = reinterpret_cast<greg_t>(&leave_kernel);

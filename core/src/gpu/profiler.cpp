@@ -307,10 +307,14 @@ class Profiler::Watch final : public emulator::Observer {
 
 Profiler::Profiler() : watch_(std::make_unique<Watch>()) {
   if (emulator::observer) throw Error("gpu::Profiler", "another one counts already");
+  device_synchronize();  // work given earlier is not counted
   emulator::observer = watch_.get();
 }
 Profiler::~Profiler() { emulator::observer = nullptr; }
-const std::vector<KernelCounters>& Profiler::launches() const { return watch_->launches; }
+const std::vector<KernelCounters>& Profiler::launches() const {
+  device_synchronize();
+  return watch_->launches;
+}
 void Profiler::clear() { watch_->launches.clear(); }
 
 }  // namespace patchbay::gpu

@@ -20,6 +20,7 @@ class PATCHBAY_API Profiler {
   Profiler& operator=(const Profiler&) = delete;
   ~Profiler();
   /// The launches that have ended without an error, in their order.
+  /// Waits for all work of the device. @throws the Error of a launch that failed
   const std::vector<KernelCounters>& launches() const;
   void clear();
 
