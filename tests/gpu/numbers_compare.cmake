@@ -1,0 +1,10 @@
+# cmake -DA=program -DB=program -P numbers_compare.cmake: both must print the same.
+foreach(one A B)
+  execute_process(COMMAND ${${one}} OUTPUT_VARIABLE ${one}_said RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "${${one}}: ${failed}")
+  endif()
+endforeach()
+if(NOT A_said STREQUAL B_said)
+  message(FATAL_ERROR "they differ:\n${A_said}\n${B_said}")
+endif()
