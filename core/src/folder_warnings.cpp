@@ -81,10 +81,13 @@ std::vector<std::string> folder_warnings(const ModelFile& file) {
   check_index(file, warnings);
   if (file.folder().empty()) return warnings;
   const JsonFile config(file.folder() + "/config.json");
-  if (const auto vocabulary = config.root().find("vocab_size")) check_ids(config, vocabulary->integer(0, INT32_MAX), warnings);
+  const auto size = config.root().find("vocab_size");
+  const std::int64_t vocabulary = size ? size->integer(0, INT32_MAX) : INT32_MAX;
+  check_ids(config, vocabulary, warnings);
   if (const std::string path = file.folder() + "/generation_config.json"; is_there(path)) {
     const JsonFile generation(path);
-    if (generation.value().is_object()) check_sampling(generation, warnings);
+    check_ids(generation, vocabulary, warnings);
+    check_sampling(generation, warnings);
   }
   return warnings;
 }

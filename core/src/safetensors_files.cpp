@@ -46,7 +46,7 @@ void read_index(SafetensorsFiles& files) {
   const std::string shown = escaped(folder.string());
   std::size_t shards = 0;
   for (const auto& entry : fs::directory_iterator(folder)) shards += entry.path().extension() == ".safetensors" && entry.path().stem().string().find("-of-") != std::string::npos;
-  if (shards > 0) throw Error(shown + "/" + kIndex, fmt::format("no such file: {} shards are here, but not the index that names them", shards), "", "fetch it into the folder of the shards");
+  if (shards > 0) throw Error(shown + "/" + kIndex, fmt::format("no such file: shards are here ({}), but not the index that names them", shards), "", "fetch it into the folder of the shards");
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
     if (fs::exists(folder / other)) throw Error(shown + "/" + other, "is a pickle, which is not read", std::string(kWeights), "save the model again as safetensors");
   }

@@ -101,7 +101,7 @@ TEST_CASE("a folder's shards give the same bits as one file; rules name tensors 
   std::ofstream(index) << nlohmann::json({{"weight_map", less}}).dump();
   CHECK_THAT(folder_warnings(*ModelFile::open(folder.path)).at(0), Contains("leaves out 1 tensors that its shards hold (model.norm.weight)"));
   std::filesystem::remove(index);
-  CHECK_THAT(test::message_of([&] { ModelFile::open(folder.path); }), Contains("model.safetensors.index.json: no such file: 2 shards are here"));
+  CHECK_THAT(test::message_of([&] { ModelFile::open(folder.path); }), Contains("model.safetensors.index.json: no such file: shards are here (2)"));
   std::ofstream(index) << nlohmann::json({{"weight_map", map}}).dump();
 
   // transformers reads the one file where both are there; so does this, and says so.
@@ -264,12 +264,13 @@ TEST_CASE("numbers of a folder's files that cannot be meant are warnings") {
   folder.config["bos_token_id"] = 64;
   folder.config["eos_token_id"] = {1, "x"};
   folder.write();
-  std::ofstream(folder.folder / "generation_config.json") << R"({"temperature": "0.7", "top_p": 0.9, "top_k": null})";
+  std::ofstream(folder.folder / "generation_config.json") << R"({"temperature": "0.7", "top_p": 0.9, "top_k": null, "pad_token_id": -1})";
   const auto warnings = folder_warnings(*ModelFile::open(folder.folder.path));
-  REQUIRE(warnings.size() == 3);
+  REQUIRE(warnings.size() == 4);
   CHECK_THAT(warnings[0], Contains("config.json: bos_token_id: 64 is no token; allowed: 0 to 63"));
   CHECK_THAT(warnings[1], Contains("config.json: eos_token_id: \"x\" is no token"));
-  CHECK_THAT(warnings[2], Contains("generation_config.json: temperature: is no number"));
+  CHECK_THAT(warnings[2], Contains("generation_config.json: pad_token_id: -1 is no token"));
+  CHECK_THAT(warnings[3], Contains("generation_config.json: temperature: is no number"));
 }
 
 TEST_CASE("without tokenizer.json tokens are numbers: those compute and end as generation_config.json says, text is refused") {
