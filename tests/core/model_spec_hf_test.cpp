@@ -152,6 +152,7 @@ TEST_CASE("config.json: windows by list, by layer number and by use_sliding_wind
 TEST_CASE("config.json: what is unknown or missing is refused by its key, with what is allowed") {
   CHECK_THAT(refusal("qwen2", "model_type", "mamba"),
              Contains("config.json: model_type") && Contains("\"mamba\"") && Contains("llama, mistral, mixtral"));
+  CHECK_THAT(refusal("gemma3", "model_type", "gemma3"), Contains("model_type: \"gemma3\" is not computed") && Contains("gemma3_text"));  // it also reads pictures
   CHECK_THAT(refusal("qwen2", "model_type", nullptr), Contains("model_type") && Contains("missing"));
   CHECK_THAT(refusal("qwen2", "architectures", {"Qwen2ForSequenceClassification"}),
              Contains("architectures") && Contains("Qwen2ForCausalLM"));
