@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <system_error>
 
 #include "common.h"
@@ -65,6 +67,7 @@ struct Finished {
 /// Runs `program script`, which reads `input`.
 Finished finished(const std::string& program, const std::string& script, const std::string& input) {
   const File in(std::tmpfile(), std::fclose), out(std::tmpfile(), std::fclose), errors(std::tmpfile(), std::fclose);
+  if ((!in || !out || !errors) && errno == ENOMEM) throw std::bad_alloc();
   if (!in || !out || !errors || std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() || std::fflush(in.get()) != 0)
     return {false, "", "no temporary file could be written"};
   std::rewind(in.get());
@@ -79,6 +82,7 @@ Finished finished(const std::string& program, const std::string& script, const s
   const int failed = ::posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments, environ);
   ::posix_spawn_file_actions_destroy(&actions);
   int status = 0;
+  if (failed == ENOMEM) throw std::bad_alloc();
   if (failed != 0) return {false, "", "it cannot be started: " + std::generic_category().message(failed)};
   const bool waited = ::waitpid(child, &status, 0) == child;
   return {waited && WIFEXITED(status) && WEXITSTATUS(status) == 0, text_of(out.get()), last_line(text_of(errors.get()))};
