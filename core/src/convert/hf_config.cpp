@@ -86,10 +86,13 @@ class Config {
     json_["sliding_window"] = has_window() ? Json(window()) : Json();
     if (model.windows == Windows::all) return;  // in every layer
     if (model.windows == Windows::late || model.windows == Windows::used || model.windows == Windows::without_rope) json_["use_sliding_window"] = has_window();
-    for (const std::int64_t of_layer : spec_.windows) json_["layer_types"].push_back(of_layer > 0 ? "sliding_attention" : "full_attention");
-    if (model.model_type == "smollm3") {
-      for (const int rope : spec_.rope_of_layer) json_["no_rope_layers"].push_back(rope >= 0 ? 1 : 0);  // 1: it has RoPE
-    }
+    // A list begins as an array: a null that memory runs out for on its way to one cannot be destroyed (nlohmann-json 3.11.2).
+    Json layer_types = Json::array(), no_rope_layers = Json::array();
+    for (const std::int64_t of_layer : spec_.windows) layer_types.push_back(of_layer > 0 ? "sliding_attention" : "full_attention");
+    json_["layer_types"] = std::move(layer_types);
+    if (model.model_type != "smollm3") return;
+    for (const int rope : spec_.rope_of_layer) no_rope_layers.push_back(rope >= 0 ? 1 : 0);  // 1: it has RoPE
+    json_["no_rope_layers"] = std::move(no_rope_layers);
   }
 
   void add_experts() {

@@ -24,7 +24,7 @@ constexpr const char* kDecodeRatio = "decode_speed_ratio";
 constexpr const char* kOfKind = "decode_tokens_per_s_of";
 
 Json json_of(const RunTimes& times) {
-  Json json;
+  Json json = Json::object();
   for (const auto& field : kFields) json[field.name] = times.*field.value;
   json[kBusy] = std::isnan(times.busy_share) ? Json() : Json(times.busy_share);
   json[kOfKind] = times.decode_tokens_per_s_of;
