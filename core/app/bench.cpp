@@ -39,7 +39,7 @@ Json summary(const std::vector<double>& values) {
 
 /// predicted_* and *_of_roofline of the medians, and what they were predicted from.
 Json predictions(Session& session, const BenchOptions& options, const GenerationResult& decoded, double prefill, double decode) {
-  const int threads = session.device().concurrency();
+  const int threads = session.host().concurrency();
   Calibrations calibrations;
   const auto& calibration = calibrations.of(threads);
   const auto machine = calibration.limits(used_threads(threads));

@@ -43,6 +43,8 @@ struct Running {
   std::int64_t rows = 0;         // of the pending tokens in this step; the draft's rows follow them
   bool wants_logits = false;     // the pending tokens end in this step
   std::int64_t logits_row = 0;   // in the step's logits
+  std::optional<TokenDraw> draw;    // how the runner may choose in the decoder's place
+  std::optional<double> uniform;    // the number of its next draw, taken once however often a step is tried
 
   std::int64_t emitted() const { return static_cast<std::int64_t>(result.tokens.size()); }
 };
@@ -80,6 +82,7 @@ class Generation {
     r.sequence.max_new_tokens = std::min(request.max_tokens, runner_.context_length() + 1 - r.sequence.prompt_length);
     r.sequence.processors = request.processors;
     r.sequence.rng = Rng(request.seed, request.stream);
+    r.draw = draw_on_device(*request.decoder, request.processors);
     for (auto& processor : request.processors) for (const Token token : request.prompt) processor->push(token);
     if (r.sequence.max_new_tokens <= 0) finish(r, GenerationResult::Finish::length);
   }
@@ -138,6 +141,7 @@ class Generation {
   /// Lays out one batch: every sequence that decodes, then as much of the prompts as the budget leaves.
   void lay_out() {
     batch_.clear();
+    draws_.clear();
     std::int64_t budget = options_.max_batched_tokens, logits = 0;
     const auto add = [&](Running& r, std::int64_t limit) {
       const std::int64_t cached = runner_.length(r.sequence.id);
@@ -151,6 +155,7 @@ class Generation {
       for (std::size_t i = 0; i < r.draft.tokens.size(); ++i) {
         batch_.push_back({id, r.draft.tokens[i], static_cast<std::int32_t>(r.rows) + r.draft.parents[i], true});
       }
+      if (r.wants_logits && drawing_) draws_.insert(draws_.end(), 1 + r.draft.tokens.size(), next_draw(r));
       budget -= r.rows + static_cast<std::int64_t>(r.draft.tokens.size());
       if (r.wants_logits) logits += 1 + static_cast<std::int64_t>(r.draft.tokens.size());
     };
@@ -160,14 +165,23 @@ class Generation {
     for (Running& r : all_) if (open(r) && pending(r) > 1 && budget > 0) add(r, budget);
   }
 
+  TokenDraw next_draw(Running& r) {
+    TokenDraw draw = *r.draw;
+    if (draw.temperature == 0) return draw;
+    if (!r.uniform) r.uniform = r.sequence.rng.uniform();
+    draw.uniform = *r.uniform;
+    return draw;
+  }
+
   /// Runs the batch. When the cache is full the drafts go first, then the cache of the youngest sequence (recomputed once another
   /// has ended); a sequence that is full on its own ends. Nothing: no step came about, start over.
   std::optional<Step> forward() {
     while (true) {
-      lay_out();
-      const Step step = runner_.forward(batch_);
-      if (!step.full) return step;
       const auto open = [](const Running& r) { return r.state == Running::State::open; };
+      drawing_ = runner_.draws() && std::all_of(all_.begin(), all_.end(), [&](const Running& r) { return !open(r) || r.draw; });
+      lay_out();
+      const Step step = drawing_ ? runner_.forward_and_draw(batch_, draws_) : runner_.forward(batch_);
+      if (!step.full) return step;
       if (std::any_of(all_.begin(), all_.end(), [](const Running& r) { return !r.draft.tokens.empty(); })) {
         for (Running& r : all_) r.draft = {};
         continue;
@@ -206,8 +220,7 @@ class Generation {
     const bool first = r.emitted() == 0;
     if (first) result.prefill_seconds = seconds_since(start_); else ++result.passes;
     const std::int64_t n = static_cast<std::int64_t>(r.draft.tokens.size());
-    const auto logits = processed(r, step.logits.rows(r.logits_row, r.logits_row + n + 1));
-    const Accepted accepted = r.request->decoder->accept(r.sequence, r.draft, logits);
+    const Accepted accepted = accept(r, step, n);
     check_path(r.draft, accepted);
 
     // An end inside the accepted run cuts it there: what is cached is all but the last token emitted.
@@ -224,6 +237,19 @@ class Generation {
     runner_.commit(r.sequence.id, kept);
     retain(r);
     if (end) finish(r, *end);
+  }
+
+  /// The decoder's verdict on n drafted tokens, from logits or from what the runner has drawn.
+  Accepted accept(Running& r, const Step& step, std::int64_t n) {
+    Decoder& decoder = *r.request->decoder;
+    if (!drawing_) return decoder.accept(r.sequence, r.draft, processed(r, step.logits.rows(r.logits_row, r.logits_row + n + 1)));
+    const auto chosen = step.drawn.subspan(r.logits_row, n + 1);
+    if (std::find(chosen.begin(), chosen.end(), -1) != chosen.end()) {
+      throw Error("logits", "no token can be chosen: a logit is not a number, or every token is forbidden", "",
+                  "look for the first layer that gives one with a probe");
+    }
+    r.uniform.reset();
+    return decoder.accept_chosen(r.sequence, r.draft, chosen);
   }
 
   /// The logits as the sequence's processors leave them. The model's own stay as they are.
@@ -285,11 +311,24 @@ class Generation {
   std::vector<Running> all_;        // in the order of the requests: the first is the oldest
   bool may_admit_ = true;           // at the start and whenever a sequence ended
   std::vector<TokenRow> batch_;
+  bool drawing_ = false;            // the runner chooses tokens in this step
+  std::vector<TokenDraw> draws_;    // of this step's rows that want logits
   std::vector<float> scratch_;
   std::optional<Error> failure_;
 };
 
 }  // namespace
+
+std::optional<TokenDraw> draw_on_device(const Decoder& decoder, std::span<const std::shared_ptr<LogitsProcessor>> processors) {
+  if (decoder.chooses() == Choice::own) return std::nullopt;
+  TokenDraw draw;
+  draw.temperature = 1;
+  for (const auto& processor : processors) {
+    if (!processor->add_to(draw)) return std::nullopt;
+  }
+  if (decoder.chooses() == Choice::largest) draw = {};  // none of the processors forbids it
+  return draw;
+}
 
 std::vector<GenerationResult> generate(ModelRunner& runner, std::span<GenerationRequest> requests,
                                        const GenerationOptions& options) {

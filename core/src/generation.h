@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "patchbay/decoder.h"
@@ -35,6 +36,9 @@ struct GenerationRequest {
   /// fit gets Finish::full.
   std::function<void(const GenerationResult&)> on_finish;
 };
+
+/// How a runner that draws may choose tokens in a decoder's place; nothing where the decoder or a processor must see the logits.
+PATCHBAY_API std::optional<TokenDraw> draw_on_device(const Decoder& decoder, std::span<const std::shared_ptr<LogitsProcessor>> processors);
 
 struct GenerationOptions {
   std::int64_t max_batched_tokens = 8192;    ///< prefill is cut into chunks of this

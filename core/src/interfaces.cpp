@@ -46,6 +46,15 @@ HostProducts& Ops::host() { throw Error("operations " + std::string(kernel()), "
 void Ops::write_kv(TensorRef, TensorRef, const GpuStep&, int) {
   throw Error("operations " + std::string(kernel()), "the host's caches are written by their stores");
 }
+void Ops::sample(TensorRef, const SamplingRows&, TensorRef) {
+  throw Error("operations " + std::string(kernel()), "on the host decoders choose tokens");
+}
+Step ModelRunner::forward_and_draw(std::span<const TokenRow>, std::span<const TokenDraw>) {
+  throw Error("model runner", "it gives logits and draws no tokens");
+}
+Accepted Decoder::accept_chosen(Sequence&, const Draft&, std::span<const Token>) {
+  throw Error("decoder", "it chooses from logits alone");
+}
 KvSlabs KvStore::slabs(SeqId) {
   throw Error("kv_store", "this store's tokens do not lie in slabs, which the kernels of a GPU need", "contiguous, paged",
               "take one of these, or device cpu");

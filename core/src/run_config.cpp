@@ -12,12 +12,16 @@ namespace patchbay {
 namespace {
 
 constexpr std::int64_t kMaxBatchedTokens = 1 << 20;
+constexpr int kMaxLayers = 1 << 16;
 
 std::string joined(const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   return list;
 }
+
+/// Whose kernels run on a device: the emulator's are those of cuda.
+std::string_view kernels_of(const std::string& device) { return device == "simt" ? "cuda" : std::string_view(device); }
 
 /// A device is what a backend of the same name runs on.
 void read_device(SettingsReader& reader, const Settings& base, RunConfig& config) {
@@ -36,6 +40,28 @@ void read_device(SettingsReader& reader, const Settings& base, RunConfig& config
   if (config.backend.type == config.device) return;
   throw Error(where_of(&base, "base", "backend"), config.backend.type + " does not run on device " + config.device, config.device,
               "give one of device and backend");
+}
+
+/// gpu_layers: all, or how many.
+void read_gpu_layers(SettingsReader& reader, RunConfig& config) {
+  const Settings* given = reader.take("gpu_layers");
+  if (given == nullptr) return;
+  if (kernels_of(config.device) == "cpu") {
+    throw Error(given->where, "device cpu has no such layers", "device cuda or simt", "leave the key out, or name a device");
+  }
+  if (given->kind == Settings::Kind::scalar && given->text == "all") return;
+  config.gpu_layers = static_cast<int>(read_integer(*given, 0, kMaxLayers, "all, or a number from 0"));
+}
+
+/// q8 or fp32; what is rounded to 8 bits is the host's.
+void read_activations(SettingsReader& reader, const Settings& base, RunConfig& config) {
+  const bool host = kernels_of(config.device) == "cpu" || config.gpu_layers != kAllLayers;
+  std::string activations = host ? "q8" : "fp32";
+  reader.choice("activations", activations, {"q8", "fp32"}, {});
+  config.activations = activations == "q8" ? ActivationMode::q8 : ActivationMode::fp32;
+  if (host || config.activations == ActivationMode::fp32) return;
+  throw Error(where_of(&base, "base", "activations"), "device " + config.device + " does not round its inputs to 8 bits (q8)",
+              "fp32: as the device computes them, see backend.activations", "leave the key out");
 }
 
 /// True for a quantizer that leaves weights as the file stores them.
@@ -134,9 +160,6 @@ void read_processors(const Settings& given, RunConfig& config) {
   for (const Settings& item : given.items) config.processors.push_back(plugin_spec(item, "processors"));
 }
 
-/// Whose kernels run on a device: the emulator's are those of cuda.
-std::string_view kernels_of(const std::string& device) { return device == "simt" ? "cuda" : std::string_view(device); }
-
 /// The rule as settings, every parameter in effect.
 Settings rule_settings(const WeightRule& rule, std::string_view backend) {
   Settings map;
@@ -174,9 +197,8 @@ RunConfig read_run_config(const Settings& base) {
   reader.plugin("kv_prefix", config.kv_prefix, "kv_prefix", {});
   reader.plugin("decoder", config.decoder, "decoders", {});
   if (const Settings* processors = reader.take("processors")) read_processors(*processors, config);
-  std::string activations = "q8";
-  reader.choice("activations", activations, {"q8", "fp32"}, {});
-  config.activations = activations == "q8" ? ActivationMode::q8 : ActivationMode::fp32;
+  read_gpu_layers(reader, config);
+  read_activations(reader, base, config);
   reader.integer("max_batched_tokens", config.max_batched_tokens, 1, kMaxBatchedTokens, {});
   reader.boolean("deterministic", config.deterministic, {});
   reader.integer("threads", config.threads, 0, kMaxThreads, {});
@@ -206,6 +228,7 @@ Settings effective_settings(const RunConfig& config) {
       {"max_batched_tokens", plain_settings(std::to_string(config.max_batched_tokens))},
       {"deterministic", plain_settings(config.deterministic ? "true" : "false")},
   };
+  if (config.gpu_layers != kAllLayers) map.entries.emplace_back("gpu_layers", plain_settings(std::to_string(config.gpu_layers)));
   return map;
 }
 

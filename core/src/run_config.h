@@ -9,6 +9,7 @@
 
 namespace patchbay {
 
+inline constexpr int kAllLayers = -1;
 inline constexpr int kMaxThreads = 1024;  ///< more than any backend takes is refused before a model is opened
 
 /// How one group of weights is quantised.
@@ -21,6 +22,7 @@ struct WeightRule {
 struct RunConfig {
   std::string device = "cpu";
   PluginSpec backend{"cpu", nullptr};
+  int gpu_layers = kAllLayers;       ///< of a device that is not the host: the last so many blocks run there, with the head; the rest on the host
   WeightRule weights;                ///< default rule
   std::vector<WeightRule> rules;     ///< the first that matches wins over the default
   bool quantize_all = false;         ///< weights.targets: blocks (linear layers of the blocks) | all (embedding and head too)
@@ -30,7 +32,7 @@ struct RunConfig {
   PluginSpec kv_prefix{"none", nullptr};
   PluginSpec decoder{"greedy", nullptr};
   std::vector<PluginSpec> processors;
-  ActivationMode activations = ActivationMode::q8;
+  ActivationMode activations = ActivationMode::q8;  ///< of what runs on the host
   std::int64_t max_batched_tokens = 8192;
   bool deterministic = false;
   int threads = 0;                   ///< 0: all cores. Not part of the run's identity.

@@ -4,6 +4,8 @@
 
 #include "engine/cost_model.h"
 #include "engine/runner.h"
+#include "engine/stage_set.h"
+#include "generation.h"
 #include "patchbay/decoder.h"
 #include "patchbay/kv_prefix.h"
 #include "patchbay/kv_retention.h"
@@ -14,24 +16,6 @@ namespace {
 
 constexpr std::int64_t kDefaultMaxTokens = 4096;
 
-PluginSpec with_threads(PluginSpec backend, int threads) {
-  if (threads == 0) return backend;
-  auto settings = backend.settings ? std::make_shared<Settings>(*backend.settings) : std::make_shared<Settings>();
-  settings->kind = Settings::Kind::map;
-  std::erase_if(settings->entries, [](const auto& entry) { return entry.first == "threads"; });
-  Settings value;
-  value.kind = Settings::Kind::scalar;
-  value.text = std::to_string(threads);
-  value.where = "threads";
-  settings->entries.emplace_back("threads", value);
-  backend.settings = settings;
-  return backend;
-}
-
-KvSpec kv_spec(const ModelSpec& spec, std::int64_t max_tokens, int max_sequences) {
-  return {spec.layers, spec.kv_heads, spec.head_size, max_tokens, max_sequences};
-}
-
 std::int64_t room(const ModelFile& file, const ModelSpec& spec, const SessionOptions& options) {
   if (options.max_tokens > spec.context) {
     throw Error(file.path(), std::to_string(options.max_tokens) + " tokens do not fit into the model's context",
@@ -40,35 +24,17 @@ std::int64_t room(const ModelFile& file, const ModelSpec& spec, const SessionOpt
   return options.max_tokens > 0 ? options.max_tokens : std::min(spec.context, kDefaultMaxTokens);
 }
 
-std::shared_ptr<Backend> host_of(const std::shared_ptr<Backend>& backend, int threads) {
-  return backend->device().is_host() ? backend : make<Backend>(with_threads({"cpu", nullptr}, threads));
-}
-
-std::shared_ptr<Attention> prepared_attention(const RunConfig& config, Device& device) {
-  auto attention = make<Attention>(config.attention);
-  try {
-    attention->prepare(device);
-  } catch (const Error& error) {
-    throw error.at(config.attention.type + " on device " + config.device);
-  }
-  return attention;
-}
-
 }  // namespace
 
 struct Session::Impl {
   Impl(std::shared_ptr<const ModelFile> model, const RunConfig& run, const SessionOptions& options)
       : file(std::move(model)), config(run), spec(read_model_spec(*file)), max_tokens(room(*file, spec, options)),
-        tokenizer(make_tokenizer(*file)), backend(make<Backend>(with_threads(config.backend, config.threads))),
-        host(host_of(backend, config.threads)), attention(prepared_attention(config, backend->device())),
-        store(make<KvStore>(config.kv_store)), retention(make<KvRetention>(config.kv_retention)),
-        prefix(make<KvPrefix>(config.kv_prefix)), placement{&host->ops(), &backend->ops(), 0},
-        weights(load_weights(file, spec, config, placement)),
-        transformer(spec, weights, std::vector{StageParts{0, spec.layers, &backend->ops(), attention.get(), store.get()}}, max_tokens,
-                    config.activations),
-        runner(spec, transformer, *store, options.max_sequences, max_tokens) {
+        tokenizer(make_tokenizer(*file)), stages(spec, config), retention(make<KvRetention>(config.kv_retention)),
+        prefix(make<KvPrefix>(config.kv_prefix)), weights(load_weights(file, spec, config, stages.placement())),
+        transformer(spec, weights, stages.parts(), max_tokens, config.activations),
+        runner(spec, transformer, stages.store(), options.max_sequences, max_tokens) {
     fit_to_length(spec, max_tokens);
-    store->configure(kv_spec(spec, max_tokens, options.max_sequences), backend->device());
+    stages.configure(spec, max_tokens, options.max_sequences);
   }
 
   std::shared_ptr<const ModelFile> file;
@@ -76,12 +42,9 @@ struct Session::Impl {
   ModelSpec spec;
   std::int64_t max_tokens;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::shared_ptr<Backend> backend, host;  ///< host: what decodes and quantises weights; the backend itself where it is the host's
-  std::shared_ptr<Attention> attention;
-  std::shared_ptr<KvStore> store;
+  StageSet stages;
   std::shared_ptr<KvRetention> retention;
   std::shared_ptr<KvPrefix> prefix;
-  Placement placement;
   ModelWeights weights;
   Transformer transformer;
   EngineRunner runner;
@@ -94,10 +57,11 @@ Session::~Session() = default;
 ModelRunner& Session::runner() { return impl_->runner; }
 const Tokenizer& Session::tokenizer() const { return *impl_->tokenizer; }
 const RunConfig& Session::config() const { return impl_->config; }
-Device& Session::device() { return impl_->backend->device(); }
+Device& Session::device() { return impl_->stages.backend().device(); }
+Device& Session::host() { return impl_->stages.host().device(); }
 KvRetention& Session::retention() { return *impl_->retention; }
 KvPrefix& Session::prefix() { return *impl_->prefix; }
-const KvStore& Session::kv_store() const { return *impl_->store; }
+const KvStore& Session::kv_store() const { return impl_->stages.store(); }
 WeightSizes Session::sizes() const { return impl_->weights.sizes; }
 const std::vector<TensorPath>& Session::tensor_paths() const { return impl_->weights.paths; }
 std::vector<WeightView> Session::weights() const { return weight_views(impl_->weights, impl_->spec); }
@@ -110,11 +74,17 @@ std::map<std::string, std::string> Session::paths() const {
   for (const TensorPath& tensor : impl_->weights.paths) ++counts[tensor.path];
   std::string weights;
   for (const auto& [path, count] : counts) weights += (weights.empty() ? "" : ", ") + path + " x " + std::to_string(count);
-  return {{"attention", impl_->attention->path()},
-          {"operations", std::string(impl_->backend->ops().kernel())},
-          {"weights", weights},
-          {"kv_cache", impl_->transformer.kv_path()},
-          {"activations", impl_->config.activations == ActivationMode::q8 ? "q8" : "fp32"}};
+  std::map<std::string, std::string> all = {{"attention", impl_->stages.attention_path()},
+                                            {"operations", impl_->stages.operations_path()},
+                                            {"weights", weights},
+                                            {"kv_cache", impl_->transformer.kv_path()},
+                                            {"activations", impl_->stages.activations(impl_->config.activations)}};
+  if (!impl_->stages.backend().device().is_host()) {
+    all["graphs"] = "steps that decode are recorded once per shape and replayed";
+    const bool draws = impl_->transformer.draws() && draw_on_device(*make_decoder(), make_processors());
+    all["choice_of_tokens"] = draws ? "on the device" : "on the host, from logits brought there";
+  }
+  return all;
 }
 
 std::shared_ptr<Decoder> Session::make_decoder() const { return make<Decoder>(impl_->config.decoder); }
@@ -129,9 +99,7 @@ void check_run(const ModelFile& file, const RunConfig& config, const SessionOpti
   const ModelSpec spec = read_model_spec(file);
   room(file, spec, options);  // refuses what is longer than the context
   check_weights(file, WeightPlan(file, spec, config));
-  // These say what this machine lacks.
-  const auto backend = make<Backend>(with_threads(config.backend, config.threads));
-  prepared_attention(config, backend->device());
+  StageSet(spec, config);  // says what this machine lacks
 }
 
 }  // namespace patchbay

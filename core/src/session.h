@@ -55,6 +55,8 @@ class PATCHBAY_API Session {
   const Tokenizer& tokenizer() const;
   const RunConfig& config() const;
   Device& device();
+  /// Where weights are decoded and texts scored; the device itself where that is the host.
+  Device& host();
   const KvStore& kv_store() const;
   WeightSizes sizes() const;
   const std::vector<TensorPath>& tensor_paths() const;

@@ -1,6 +1,9 @@
 // What every decoder must do, over every one found and each value of its parameters.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "fake_decoders.h"
 #include "plugin_variants.h"
@@ -148,4 +151,97 @@ TEST_CASE("decoders: greedy, sampling and speculation in one batch, each as it s
   CHECK(results[3].passes < results[2].passes);
   CHECK(results[2].passes < 50);
   for (const auto& decoder : decoders) CHECK(decoder->misfits == 0);
+}
+
+namespace {
+
+/// A runner that draws, as a GPU does: by what TokenDraw says, written once more.
+class DrawingRunner : public FakeRunner {
+ public:
+  using FakeRunner::FakeRunner;
+  int draws_made = 0;
+
+  bool draws() const override { return true; }
+  Step forward_and_draw(std::span<const TokenRow> rows, std::span<const TokenDraw> draws) override {
+    Step step = forward(rows);
+    if (step.full) return step;
+    REQUIRE(step.logits.shape[0] == static_cast<std::int64_t>(draws.size()));
+    tokens_.clear();
+    for (std::size_t i = 0; i < draws.size(); ++i) tokens_.push_back(drawn(step.logits[i], draws[i]));
+    draws_made += static_cast<int>(draws.size());
+    step.drawn = tokens_;
+    step.logits = {};
+    return step;
+  }
+
+ private:
+  static Token drawn(View<const float, 1> logits, const TokenDraw& draw) {
+    std::vector<Token> order(logits.shape[0]);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](Token a, Token b) { return logits[a] > logits[b]; });
+    if (draw.temperature == 0) return order[0];
+    const double largest = logits[order[0]] / draw.temperature;
+    const auto weight = [&](Token t) { return std::exp(double{logits[t] / draw.temperature} - largest); };
+    if (draw.top_k > 0) order.resize(std::min<std::size_t>(order.size(), draw.top_k));
+    double total = 0, kept = 0;
+    for (const Token t : order) total += weight(t);
+    std::size_t n = 0;
+    while (n < order.size() && (n == 0 || kept / total < draw.top_p)) kept += weight(order[n++]);
+    order.resize(n);
+    std::sort(order.begin(), order.end());
+    double cumulative = 0;
+    for (const Token t : order) {
+      if (draw.uniform * kept < (cumulative += weight(t))) return t;
+    }
+    return order.back();
+  }
+
+  std::vector<Token> tokens_;
+};
+
+std::vector<std::vector<Token>> texts(FakeRunner& runner, const std::string& decoder, const std::vector<std::vector<PluginSpec>>& chains) {
+  std::vector<GenerationRequest> requests;
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    requests.push_back(request(some_prompt(3, static_cast<int>(i)), 30, make<Decoder>(spec_of(decoder)), 7));
+    requests.back().stream = i;
+    for (const PluginSpec& spec : chains[i]) requests.back().processors.push_back(make<LogitsProcessor>(spec));
+  }
+  std::vector<std::vector<Token>> all;
+  for (const GenerationResult& result : generate(runner, requests)) all.push_back(result.tokens);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("decoders: a runner that draws chooses the tokens that they would choose") {
+  const PluginSpec warm = spec_of("temperature", {{"value", "1.7"}}), few = spec_of("top_k", {{"k", "5"}}), mass = spec_of("top_p", {{"p", "0.8"}});
+  const std::vector<std::vector<PluginSpec>> chains = {{}, {warm}, {few}, {mass}, {warm, few}, {warm, few, mass}, {few, mass}};
+  for (const std::int64_t capacity : {std::int64_t{1} << 20, std::int64_t{90}}) {  // also where steps are full and tried again
+    test::FakeModel model;
+    model.capacity = capacity;
+    for (const char* decoder : {"greedy", "sampling", "speculative"}) {
+      INFO(decoder << ", capacity " << capacity);
+      FakeRunner host(model);
+      DrawingRunner device(model);
+      CHECK(texts(device, decoder, chains) == texts(host, decoder, chains));
+      CHECK(device.draws_made >= 30 * 7);
+    }
+  }
+}
+
+TEST_CASE("decoders: a chain that a draw cannot say, or a decoder that wants logits, leaves the choice to the host") {
+  const PluginSpec warm = spec_of("temperature", {{"value", "1.7"}}), few = spec_of("top_k", {{"k", "5"}}), mass = spec_of("top_p", {{"p", "0.8"}});
+  const std::vector<std::vector<PluginSpec>> others = {{few, warm}, {mass, few}, {warm, warm}, {mass, mass}};
+  for (const auto& chain : others) {
+    FakeRunner host;
+    DrawingRunner device;
+    CHECK(texts(device, "sampling", {chain}) == texts(host, "sampling", {chain}));
+    CHECK(device.draws_made == 0);
+  }
+  DrawingRunner device;
+  auto one = request(some_prompt(3, 1), 10, make<Decoder>(spec_of("speculative", {{"accept", "sample"}})));
+  generate(device, {&one, 1});
+  CHECK(device.draws_made == 0);
+  FakeRunner plain;
+  CHECK_THROWS_AS(plain.forward_and_draw({}, {}), Error);
 }

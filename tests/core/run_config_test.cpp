@@ -83,6 +83,25 @@ TEST_CASE("effective settings read back as themselves") {
   CHECK(to_json(effective_settings(read_run_config(all))) == to_json(all));
 }
 
+TEST_CASE("a device sets what is open: its own kernels, inputs that are not rounded to 8 bits, all layers") {
+  const RunConfig config = read("device: simt\n");
+  CHECK(config.backend.type == "simt");
+  CHECK(config.activations == ActivationMode::fp32);
+  CHECK(config.gpu_layers == kAllLayers);
+  const nlohmann::json all = effective(config);
+  CHECK(all["backend"]["activations"] == "fp16");
+  CHECK_FALSE(all.contains("gpu_layers"));
+  CHECK(all["kv_store"]["format"].contains("kernel"));  // host code, which a device has no part in
+  const RunConfig split = read("device: simt\ngpu_layers: 2\n");
+  CHECK(split.activations == ActivationMode::q8);  // of the layers that stay on the host
+  CHECK(effective(split)["gpu_layers"] == 2);
+  CHECK(read("device: simt\ngpu_layers: all\n").gpu_layers == kAllLayers);
+  for (const RunConfig& one : {config, split}) {
+    const Settings settings = effective_settings(one);
+    CHECK(to_json(effective_settings(read_run_config(settings))) == to_json(settings));
+  }
+}
+
 TEST_CASE("short forms and assignments") {
   CHECK(read("weights: none\n").weights.quantizer.type == "none");
   CHECK(assigned({"weights=none", "weights.quantizer.type=rtn", "weights.format=q8_0"}).weights.quantizer.type == "rtn");
@@ -99,8 +118,11 @@ TEST_CASE("short forms and assignments") {
 
 TEST_CASE("what cannot be run is refused before a weight is read") {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"device: cuda\n", "a.yaml:1: device: no backend of this build runs on cuda; allowed: "},
-      {"device: simt\n", "no backend of this build runs on simt"},
+      {"device: tpu\n", "a.yaml:1: device: no backend of this build runs on tpu; allowed: "},
+      {"device: simt\nactivations: q8\n", "a.yaml:2: activations: device simt does not round its inputs to 8 bits (q8)"},
+      {"gpu_layers: 3\n", "a.yaml:1: gpu_layers: device cpu has no such layers"},
+      {"device: simt\ngpu_layers: -1\n", "a.yaml:2: gpu_layers: -1"},
+      {"device: simt\ngpu_layers: many\n", "all, or a number from 0"},
       {"backend: gpu\n", "a.yaml:1: backend: backends/gpu: unknown plugin"},
       {"weights: rtn\n", "a.yaml:1: weights.format: quantizer rtn needs a format to write; allowed: "},
       {"weights: {quantizer: rtn}\n", "quantizer rtn needs a format"},

@@ -116,6 +116,14 @@ class PATCHBAY_API HostProducts {
 
 struct GpuStep;  // attention.h
 
+/// TokenDraw, on the device: one number per row, in arrays there.
+struct SamplingRows {
+  const float* temperature = nullptr;   ///< 0, or null: the largest logit
+  const std::int32_t* top_k = nullptr;  ///< 0, or null: all
+  const double* top_p = nullptr;        ///< 1, or null: all
+  const double* uniform = nullptr;      ///< random numbers in [0, 1)
+};
+
 /// Dense operations. All tensors lie on the device. Activations have its type (Device::activations), norm weights, biases and
 /// angles are f32. Outputs may not overlap inputs unless said. Not thread-safe: one step at a time.
 class PATCHBAY_API Ops {
@@ -153,6 +161,8 @@ class PATCHBAY_API Ops {
   virtual void soft_cap(TensorRef x, float cap);
   /// Of a GPU alone: stores k, v (T,G,D) of all rows of a step in a layer's cache, in its format.
   virtual void write_kv(TensorRef k, TensorRef v, const GpuStep& step, int layer);
+  /// Likewise: tokens(T) i32 drawn from logits(T,V) f32; -1 where none can be (NaN, all -inf).
+  virtual void sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens);
 };
 
 /// A device and its operations, made from `backend:` in YAML.

@@ -52,6 +52,9 @@ struct Accepted {
   Token next = 0;                  ///< the token that follows them, chosen from the last kept row's logits
 };
 
+/// What a decoder does with a row of logits, if that is all: choose the largest, or draw. A GPU may then do it in its place.
+enum class Choice { own, largest, draw };
+
 class PATCHBAY_API Decoder {
  public:
   virtual ~Decoder();
@@ -60,6 +63,9 @@ class PATCHBAY_API Decoder {
   /// logits (n + 1, V) of the sequence's last token and of each draft token, already through the processors (row i with the
   /// draft's ancestors of i pushed); -inf marks a token that may not come.
   virtual Accepted accept(Sequence& sequence, const Draft& draft, View<const float, 2> logits) = 0;
+  virtual Choice chooses() const { return Choice::own; }
+  /// accept() where each row's token (n + 1) was chosen as chooses() says, a draw by one number of the sequence's rng.
+  virtual Accepted accept_chosen(Sequence& sequence, const Draft& draft, std::span<const Token> chosen);
 };
 
 /// Chooses from one row of processed logits: index of the largest (lowest index among equals).

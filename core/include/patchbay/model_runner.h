@@ -24,11 +24,21 @@ struct TokenRow {
   std::int32_t adapter = 0;  ///< 0: none (LoRA adapters come with a later plugin kind)
 };
 
+/// How a GPU chooses the token after a row in the host's place: processors temperature, top_k and top_p in this order, each of
+/// which may be absent, then a draw from what is left.
+struct TokenDraw {
+  float temperature = 0;   ///< 0: the largest logit, the first among equals
+  std::int32_t top_k = 0;  ///< 0: all
+  double top_p = 1;        ///< 1: all
+  double uniform = 0;      ///< the draw's random number, in [0, 1)
+};
+
 /// The result of a step. Valid until the next forward().
 struct Step {
   bool full = false;             ///< the cache had no room: nothing was computed, nothing changed
   View<const float, 2> logits;   ///< (rows that wanted logits, V), in batch order
   View<const float, 2> hidden;   ///< (T, hidden size) after the final norm, when asked for
+  std::span<const Token> drawn;  ///< in place of logits, of forward_and_draw(); -1 where no token could be chosen (NaN, all -inf)
 };
 
 /// Sees every intermediate of a forward pass: calibration, outlier plots and bisecting all hang on this one hook.
@@ -55,6 +65,10 @@ class PATCHBAY_API ModelRunner {
   /// One call serves prefill (many rows of a sequence), decode (one), verify (a draft), chunks, and any mixture over sequences.
   /// @throws Error for a token outside the vocabulary or a sequence past the context.
   virtual Step forward(std::span<const TokenRow> rows, bool wants_hidden = false) = 0;
+  /// Whether forward_and_draw() can be called: where logits lie on a GPU, a token is less to bring back than they are.
+  virtual bool draws() const { return false; }
+  /// forward(), then one draw per row that wants logits, in batch order.
+  virtual Step forward_and_draw(std::span<const TokenRow> rows, std::span<const TokenDraw> draws);
   /// Keeps the rows of `seq` in the last step that `path` names (ascending indices among them); the others never were.
   virtual void commit(SeqId seq, std::span<const std::int32_t> path) = 0;
   /// Forgets the last n committed tokens.

@@ -16,6 +16,8 @@ class PATCHBAY_API LogitsProcessor {
   virtual void rollback(std::int64_t) {}
   /// Changes logits (V) in place; a token is forbidden by -inf. At least one must stay finite.
   virtual void apply(View<float, 1> logits) = 0;
+  /// Says of a draw on a GPU what apply() does, behind the processors that have done so before. False: it cannot be said.
+  virtual bool add_to(TokenDraw&) const { return false; }
 };
 
 }  // namespace patchbay

@@ -87,11 +87,22 @@ bool EngineRunner::grow_all() {
   return true;
 }
 
-Step EngineRunner::forward(std::span<const TokenRow> rows, bool wants_hidden) {
+Step EngineRunner::forward(std::span<const TokenRow> rows, bool wants_hidden) { return run(rows, wants_hidden, {}); }
+
+Step EngineRunner::forward_and_draw(std::span<const TokenRow> rows, std::span<const TokenDraw> draws) {
+  const auto wanted = std::count_if(rows.begin(), rows.end(), [](const TokenRow& row) { return row.wants_logits; });
+  if (wanted != static_cast<std::int64_t>(draws.size())) {
+    throw Error("forward", std::to_string(draws.size()) + " draws for " + std::to_string(wanted) + " rows that want logits");
+  }
+  return run(rows, false, draws);
+}
+
+Step EngineRunner::run(std::span<const TokenRow> rows, bool wants_hidden, std::span<const TokenDraw> draws) {
   if (rows.empty()) return {};
   if (!tentative_.empty()) throw Error("forward", "the rows of the last step were neither committed nor dropped");
   plan_ = {};
   plan_.hidden = wants_hidden;
+  plan_.draws.assign(draws.begin(), draws.end());
   for (std::int64_t first = 0, n = static_cast<std::int64_t>(rows.size()); first < n;) {
     std::int64_t end = first;
     while (end < n && rows[end].seq == rows[first].seq) ++end;

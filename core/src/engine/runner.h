@@ -18,6 +18,8 @@ class PATCHBAY_API EngineRunner : public ModelRunner {
   SeqId fork(SeqId parent) override;
   void close(SeqId seq) override;
   Step forward(std::span<const TokenRow> rows, bool wants_hidden) override;
+  bool draws() const override { return transformer_.draws(); }
+  Step forward_and_draw(std::span<const TokenRow> rows, std::span<const TokenDraw> draws) override;
   void commit(SeqId seq, std::span<const std::int32_t> path) override;
   void rollback(SeqId seq, std::int64_t n) override;
   std::int64_t length(SeqId seq) const override { return store_.length(seq); }
@@ -28,6 +30,7 @@ class PATCHBAY_API EngineRunner : public ModelRunner {
   void require_open(SeqId seq) const;
   void add_sequence(std::span<const TokenRow> rows, std::int64_t first_row, std::int64_t count);
   bool grow_all();
+  Step run(std::span<const TokenRow> rows, bool wants_hidden, std::span<const TokenDraw> draws);
 
   const ModelSpec& spec_;
   Transformer& transformer_;

@@ -39,7 +39,7 @@ class Stage {
   TensorRef norm() const { return rows(norm_, spec_.hidden); }  ///< (T,E): free between blocks
   const StepInputs& inputs() const { return inputs_; }
   Activation& activation() { return activation_; }
-  Ops& ops() { return ops_; }
+  Ops& ops() const { return ops_; }
   std::string kv_path() const { return attention_.kv_path(); }
 
  private:

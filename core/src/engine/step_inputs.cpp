@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "engine/step_plan.h"
 
@@ -90,6 +91,13 @@ void StepInputs::load(const StepPlan& plan, KvStore& store) {
   const std::size_t tokens = add(plan.tokens), positions = add(plan.positions), row_sequence = add(row_sequence_),
                     row_slot = add(row_slot_), first_row = add(first_row_), sequence_rows = add(sequence_rows_),
                     committed = add(committed_), slab_pointers = add(slabs(plan, store)), logit_rows = add(plan.logit_rows);
+  const auto column = [&](auto member) {
+    std::vector<std::remove_cvref_t<decltype(plan.draws.front().*member)>> values;
+    for (const TokenDraw& draw : plan.draws) values.push_back(draw.*member);
+    return add(values);
+  };
+  const std::size_t temperature = column(&TokenDraw::temperature), top_k = column(&TokenDraw::top_k),
+                    top_p = column(&TokenDraw::top_p), uniform = column(&TokenDraw::uniform);
   const std::vector<std::uint8_t> seen = tree(plan);
   const std::size_t tree_bytes = add(seen);
   const auto size = static_cast<std::int64_t>(packed_.size());
@@ -111,6 +119,8 @@ void StepInputs::load(const StepPlan& plan, KvStore& store) {
   gpu_.sequence_rows = integers(sequence_rows);
   gpu_.committed = integers(committed);
   gpu_.slabs = reinterpret_cast<std::byte* const*>(memory_.data() + slab_pointers);
+  const auto reals = [&](std::size_t at) { return reinterpret_cast<const double*>(memory_.data() + at); };
+  sampling_ = {reinterpret_cast<const float*>(memory_.data() + temperature), integers(top_k), reals(top_p), reals(uniform)};
   if (!seen.empty()) gpu_.tree = reinterpret_cast<const std::uint8_t*>(memory_.data() + tree_bytes);
 }
 

@@ -14,6 +14,7 @@ struct StepPlan {
   std::vector<StepSequence> sequences;
   std::vector<std::int32_t> logit_rows;     ///< rows whose logits are wanted, ascending
   bool hidden = false;                      ///< final hidden states of all rows are wanted
+  std::vector<TokenDraw> draws;             ///< one per logit row: tokens are wanted in place of logits; or empty
 };
 
 /// What of a plan operations read, where they read it: the plan's own arrays on the host; on a GPU one block of device memory,
@@ -28,6 +29,7 @@ class StepInputs {
   TensorRef logit_rows() const { return logit_rows_; }  ///< (rows that want logits) i32
   /// Of a GPU alone.
   const GpuStep& gpu() const { return gpu_; }
+  const SamplingRows& sampling() const { return sampling_; }
 
  private:
   template <class T> std::size_t add(const std::vector<T>& values);
@@ -38,6 +40,7 @@ class StepInputs {
   Device& device_;
   TensorRef tokens_, positions_, logit_rows_;
   GpuStep gpu_;
+  SamplingRows sampling_;
   std::vector<std::byte> packed_;
   Buffer memory_;
   std::vector<std::int32_t> row_sequence_, row_slot_, first_row_, sequence_rows_, committed_;

@@ -21,6 +21,7 @@ Transformer::Transformer(const ModelSpec& spec, const ModelWeights& weights, std
     // Rounding to 8 bits is for the host's integer products.
     const bool host = parts.ops->device().is_host();
     stages_.emplace_back(spec, weights, parts, max_tokens, host ? mode : ActivationMode::fp32);
+    graphs_.emplace_back(parts.ops->device());
   }
 }
 
@@ -59,17 +60,16 @@ void Transformer::hand_over(Stage& from, Stage& to) {
   write_rows(read_rows(from.x(), room_, from.ops().device()), to.x(), to.ops().device());
 }
 
-Step Transformer::finish(const StepPlan& plan) {
+/// What follows the last block, on its device.
+void Transformer::finish(const StepPlan& plan) {
   Stage& last = stages_.back();
   Device& device = last.ops().device();
   const auto wanted = static_cast<std::int64_t>(plan.logit_rows.size());
-  Step step;
   if (plan.hidden) {
     last.normalise(last.x(), weights_.output_norm, last.norm());
     last.saw("final_norm", -1, last.norm());
-    step.hidden = read_rows(last.norm(), hidden_, device);
   }
-  if (wanted == 0) return step;
+  if (wanted == 0) return;
   // The norm works row by row, so it may run on the wanted rows alone.
   const TensorRef selected = room_for(selected_, last.x().dtype, wanted, spec_.hidden, device);
   last.ops().take_rows(last.x(), last.inputs().logit_rows(), selected);
@@ -78,7 +78,26 @@ Step Transformer::finish(const StepPlan& plan) {
   const TensorRef logits = room_for(logits_, DType::f32, wanted, spec_.vocabulary, device);
   compute_logits(last, selected, logits);
   last.saw("logits", -1, logits);
-  step.logits = read_rows(logits, host_logits_, device);
+  if (plan.draws.empty()) return;
+  const std::int64_t bytes = wanted * bytes_of(DType::i32);
+  if (drawn_.size() < bytes) drawn_ = device.allocate(bytes);
+  last.ops().sample(logits, last.inputs().sampling(), drawn_.tensor(DType::i32, {wanted}));
+}
+
+/// The results, as the host reads them.
+Step Transformer::collect(const StepPlan& plan) {
+  Stage& last = stages_.back();
+  Device& device = last.ops().device();
+  const auto wanted = static_cast<std::int64_t>(plan.logit_rows.size());
+  Step step;
+  if (plan.hidden) step.hidden = read_rows(last.norm(), hidden_, device);
+  if (!plan.draws.empty()) {
+    tokens_.resize(plan.draws.size());
+    device.copy(drawn_.tensor(DType::i32, {wanted}), View<Token, 1>(tokens_.data(), {wanted}));
+    step.drawn = tokens_;
+    return step;
+  }
+  if (wanted > 0) step.logits = read_rows(logits_.tensor(DType::f32, {wanted, spec_.vocabulary}), host_logits_, device);
   return step;
 }
 
@@ -99,14 +118,26 @@ void Transformer::head(View<const float, 2> hidden, View<float, 2> logits) {
   device.copy(result, logits);
 }
 
+/// A stage's layers, and behind the last one the head.
+void Transformer::run(std::size_t stage, const StepPlan& plan) {
+  Stage& here = stages_[stage];
+  const auto body = [&] {
+    here.run(plan);
+    if (&here == &stages_.back()) finish(plan);
+  };
+  const bool replayable = !here.ops().device().is_host() && !probe_ && spec_.experts.count == 0;  // experts are chosen on the host
+  if (replayable) graphs_[stage].run(plan, here.inputs().gpu(), body);
+  else body();
+}
+
 Step Transformer::forward(const StepPlan& plan) {
   for (Stage& stage : stages_) stage.begin(plan);
   embed(plan);
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     if (i > 0) hand_over(stages_[i - 1], stages_[i]);
-    stages_[i].run(plan);
+    run(i, plan);
   }
-  return finish(plan);
+  return collect(plan);
 }
 
 }  // namespace patchbay

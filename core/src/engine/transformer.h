@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/stage.h"
+#include "engine/step_graphs.h"
 
 namespace patchbay {
 
@@ -21,6 +22,8 @@ class PATCHBAY_API Transformer {
   /// logits(n,V) of final hidden states (n,E), all on the host.
   void head(View<const float, 2> hidden, View<float, 2> logits);
   void set_probe(Probe* probe);
+  /// Whether plans may ask for draws.
+  bool draws() const { return !stages_.back().ops().device().is_host(); }
   /// How attention sees the cache: "fp16, read natively".
   std::string kv_path() const { return stages_.back().kv_path(); }
 
@@ -29,14 +32,18 @@ class PATCHBAY_API Transformer {
   void look_up(const Linear& table, std::span<const std::int32_t> ids, TensorRef ids_on_device, TensorRef out);
   void hand_over(Stage& from, Stage& to);
   void compute_logits(Stage& last, TensorRef hidden, TensorRef logits);
-  Step finish(const StepPlan& plan);
+  void run(std::size_t stage, const StepPlan& plan);
+  void finish(const StepPlan& plan);
+  Step collect(const StepPlan& plan);
 
   const ModelSpec& spec_;
   const ModelWeights& weights_;
   std::deque<Stage> stages_;  ///< a deque: stages do not move
+  std::deque<StepGraphs> graphs_;  ///< of each stage
   Probe* probe_ = nullptr;
   std::vector<float> room_, hidden_, host_logits_;
-  Buffer selected_, logits_;
+  Buffer selected_, logits_, drawn_;
+  std::vector<Token> tokens_;
 };
 
 }  // namespace patchbay

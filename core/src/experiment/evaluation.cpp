@@ -138,7 +138,7 @@ TokenScores first_windows(const TokenScores& scores, std::int64_t windows) {
 }
 
 ScoredModel scored_model(Session& session) {
-  return {session.runner(), session.device(), session.hidden_size(), session.config().max_batched_tokens,
+  return {session.runner(), session.host(), session.hidden_size(), session.config().max_batched_tokens,
           [&session](View<const float, 2> hidden, View<float, 2> logits) { session.head(hidden, logits); }};
 }
 

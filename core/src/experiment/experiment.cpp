@@ -250,8 +250,8 @@ class Experiment {
   void add_predictions(Session& session, const Json& outputs, Json& metrics) {
     const auto cost = session.cost();
     if (plan_.has("memory")) add_predicted_sizes(cost, metrics);
-    if (!calibrations_) return;
-    const int threads = session.device().concurrency();
+    if (!calibrations_ || !session.device().is_host()) return;  // the calibration is of this machine's CPU
+    const int threads = session.host().concurrency();
     const auto machine = calibrations_->of(threads).limits(used_threads(threads));
     std::vector<DecodedPrompt> prompts;
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -272,12 +272,12 @@ class Experiment {
                    {"baseline", run.baseline}, {"noise", run.noise}, {"labels", labels_of(run)}, {"model", plan_.model}, {"model_sha256", model_hash_}, {"config", Json::parse(run.config_json)}, {"seed", plan_.seed},
                    {"repeat", plan_.repeat}, {"tasks", plan_.tasks}, {"paths", session.paths()}};
     record["environment"] = {{"host", environment_.host}, {"os", environment_.os}, {"cpu", environment_.cpu}, {"cores", environment_.cores},
-                             {"threads", session.device().concurrency()}, {"version", environment_.version},
+                             {"threads", session.host().concurrency()}, {"version", environment_.version},
                              {"build_id", environment_.build_id}, {"commit", environment_.commit}, {"sources", environment_.sources},
                              {"started", started},
                              {"peak_rss_of", own_peak ? "this run" : "the process so far"}};
     if (calibrations_) {
-      const int threads = session.device().concurrency();
+      const int threads = session.host().concurrency();
       record["environment"]["calibration"] = calibration_summary(calibrations_->of(threads), threads);
     }
     record["evaluation"] = Json::object();

@@ -45,17 +45,14 @@ PATCHBAY_GPU_LAUNCHER(void, soft_cap, (Version, TensorRef x, float cap, gpu::Str
 PATCHBAY_GPU_LAUNCHER(void, take_rows, (Version, TensorRef table, TensorRef ids, TensorRef out, gpu::Stream))
 /// x(N,C)[ids(T)] += factors(T) * rows(T,C); ids i32, no two the same, factors f32.
 PATCHBAY_GPU_LAUNCHER(void, add_rows, (Version, TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows, gpu::Stream))
+/// y(T,R) = x(T,C) w(R,C)^T; w is f32, f16 or bf16 whatever x is, y may be f32. The definition: formats bring faster ones.
+PATCHBAY_GPU_LAUNCHER(void, matmul_stored, (TensorRef x, TensorRef w, TensorRef y, gpu::Stream))
+/// Ops::write_kv
+PATCHBAY_GPU_LAUNCHER(void, write_kv, (TensorRef k, TensorRef v, const GpuStep& step, int layer, gpu::Stream))
 
 /// out(T,C) = exp(x - max) / sum of exp(x - max), f32; -inf gives 0. out may be x. Has a step `block`.
 PATCHBAY_GPU_LAUNCHER(void, softmax, (Version, TensorRef x, TensorRef out, gpu::Stream))
 
-/// How each row's token is drawn, one number per row; all of it on the device, so that a captured step can be done again.
-struct SamplingRows {
-  const float* temperature = nullptr;  ///< 0, or null: the largest logit
-  const std::int32_t* top_k = nullptr; ///< 0, or null: all
-  const double* top_p = nullptr;       ///< 1, or null: all
-  const double* uniform = nullptr;     ///< random numbers in [0, 1)
-};
 /// tokens(T) i32 from logits(T,V) f32: processors temperature, top_k and top_p, then decoder sampling, as the host has them; the
 /// lowest index among equals. -1 for a row with NaN, or with nothing above -inf.
 PATCHBAY_GPU_LAUNCHER(void, sample, (Version, TensorRef logits, const SamplingRows& spec, TensorRef tokens, gpu::Stream))

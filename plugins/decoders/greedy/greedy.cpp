@@ -16,6 +16,8 @@ class Greedy final : public Decoder {
   Accepted accept(Sequence&, const Draft&, View<const float, 2> logits) override {
     return {{}, argmax(logits[0])};  // (G1)
   }
+  Choice chooses() const override { return Choice::largest; }
+  Accepted accept_chosen(Sequence&, const Draft&, std::span<const Token> chosen) override { return {{}, chosen[0]}; }
 };
 
 }  // namespace

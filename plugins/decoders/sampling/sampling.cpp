@@ -16,6 +16,8 @@ class Sampling final : public Decoder {
   Accepted accept(Sequence& sequence, const Draft&, View<const float, 2> logits) override {
     return {{}, draw(softmax(logits[0]), sequence.rng)};  // (S1), (S2)
   }
+  Choice chooses() const override { return Choice::draw; }
+  Accepted accept_chosen(Sequence&, const Draft&, std::span<const Token> chosen) override { return {{}, chosen[0]}; }
 };
 
 }  // namespace

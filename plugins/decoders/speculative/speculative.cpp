@@ -19,12 +19,13 @@ std::vector<std::int32_t> children_of(const Draft& draft, std::int32_t node) {
   return children;
 }
 
-/// Walks down the tree as long as a child is what argmax says.
-Accepted accept_greedy(const Draft& draft, View<const float, 2> logits) {
+/// Walks down the tree as long as a child is what argmax says: best(row) of the last token's row and each draft token's.
+template <class Best>
+Accepted accept_greedy(const Draft& draft, Best best) {
   Accepted accepted;
   std::int32_t node = -1;
   while (true) {
-    accepted.next = argmax(logits[node + 1]);  // (P1)
+    accepted.next = best(node + 1);  // (P1)
     const auto children = children_of(draft, node);
     const auto kept = std::find_if(children.begin(), children.end(), [&](auto i) { return draft.tokens[i] == accepted.next; });
     if (kept == children.end()) return accepted;
@@ -97,12 +98,21 @@ class Speculative final : public Decoder {
     return drafter_->draft(sequences, target, k_);
   }
   Accepted accept(Sequence& sequence, const Draft& draft, View<const float, 2> logits) override {
-    const Accepted accepted = sample_ ? accept_sample(draft, logits, sequence.rng) : accept_greedy(draft, logits);
+    const auto best = [&](std::int32_t row) { return argmax(logits[row]); };
+    return told(sequence, draft, sample_ ? accept_sample(draft, logits, sequence.rng) : accept_greedy(draft, best));
+  }
+  Choice chooses() const override { return sample_ ? Choice::own : Choice::largest; }
+  Accepted accept_chosen(Sequence& sequence, const Draft& draft, std::span<const Token> chosen) override {
+    return told(sequence, draft, accept_greedy(draft, [&](std::int32_t row) { return chosen[row]; }));
+  }
+
+ private:
+  /// The drafter learns what became of its draft.
+  Accepted told(Sequence& sequence, const Draft& draft, const Accepted& accepted) {
     drafter_->accepted(sequence, draft, accepted);
     return accepted;
   }
 
- private:
   int k_;
   bool sample_;
   std::shared_ptr<Drafter> drafter_;

@@ -19,6 +19,11 @@ class Temperature final : public LogitsProcessor {
   void apply(View<float, 1> logits) override {
     for (std::int64_t v = 0; v < logits.shape[0]; ++v) logits[v] /= value_;  // (T1)
   }
+  bool add_to(TokenDraw& draw) const override {
+    if (draw.temperature != 1 || draw.top_k != 0 || draw.top_p < 1) return false;  // a draw takes one temperature, first of all
+    draw.temperature = value_;
+    return true;
+  }
 
  private:
   float value_;

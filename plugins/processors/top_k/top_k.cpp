@@ -32,6 +32,11 @@ class TopK final : public LogitsProcessor {
       logits[*token] = -std::numeric_limits<float>::infinity();
     }
   }
+  bool add_to(TokenDraw& draw) const override {
+    if (draw.top_k != 0 || draw.top_p < 1) return false;  // a draw takes one k, before p
+    draw.top_k = k_;
+    return true;
+  }
 
  private:
   int k_;

@@ -39,6 +39,11 @@ class TopP final : public LogitsProcessor {
     } while (cumulative < p_ && rest != heap_.begin());
     for (auto token = heap_.begin(); token != rest; ++token) logits[*token] = -std::numeric_limits<float>::infinity();
   }
+  bool add_to(TokenDraw& draw) const override {
+    if (draw.top_p < 1) return false;  // a draw takes one p
+    draw.top_p = p_;
+    return true;
+  }
 
  private:
   double p_;

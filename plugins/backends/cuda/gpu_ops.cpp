@@ -1,0 +1,44 @@
+#include "gpu_ops.h"
+
+#include "cuda_ops.h"
+#include "patchbay/attention.h"
+#include "patchbay/gpu_device.h"
+
+namespace patchbay {
+
+namespace launch = gpu_launchers;
+using gpu::pick;
+
+GpuOps::GpuOps(Device& device, std::string name)
+    : device_(device), name_(std::move(name)), world_(gpu::world_of(device)), stream_(gpu::stream_of(device)) {}
+
+void GpuOps::matmul_stored(TensorRef x, TensorRef w, TensorRef y) { pick(launch::matmul_stored, world_)(x, w, y, stream_); }
+void GpuOps::rms_norm(TensorRef x, TensorRef weight, float epsilon, TensorRef out) {
+  pick(launch::rms_norm, world_)(Version::fast, x, weight, epsilon, out, stream_);
+}
+void GpuOps::layer_norm(TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out) {
+  pick(launch::layer_norm, world_)(Version::fast, x, weight, bias, epsilon, out, stream_);
+}
+void GpuOps::rope(TensorRef x, TensorRef positions, const RopeSpec& spec) {
+  pick(launch::rope, world_)(Version::fast, x, positions, spec, stream_);
+}
+void GpuOps::gated(Gate kind, TensorRef g, TensorRef up, TensorRef out) {
+  pick(launch::gated, world_)(Version::fast, kind, g, up, out, stream_);
+}
+void GpuOps::add(TensorRef x, TensorRef y) { pick(launch::add, world_)(Version::fast, x, y, stream_); }
+void GpuOps::take_rows(TensorRef table, TensorRef ids, TensorRef out) {
+  pick(launch::take_rows, world_)(Version::fast, table, ids, out, stream_);
+}
+void GpuOps::add_rows(TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows) {
+  pick(launch::add_rows, world_)(Version::fast, x, ids, factors, rows, stream_);
+}
+void GpuOps::scale(TensorRef x, float factor) { pick(launch::scale, world_)(Version::fast, x, factor, stream_); }
+void GpuOps::soft_cap(TensorRef x, float cap) { pick(launch::soft_cap, world_)(Version::fast, x, cap, stream_); }
+void GpuOps::sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens) {
+  pick(launch::sample, world_)(Version::fast, logits, rows, tokens, stream_);
+}
+void GpuOps::write_kv(TensorRef k, TensorRef v, const GpuStep& step, int layer) {
+  pick(launch::write_kv, world_)(k, v, step, layer, stream_);
+}
+
+}  // namespace patchbay

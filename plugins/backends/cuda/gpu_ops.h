@@ -1,0 +1,36 @@
+/// @file gpu_ops.h
+/// The dense operations of a GPU's backend: the best kernel of each .cu of this folder, launched on the device's stream.
+#pragma once
+#include <string>
+
+#include "patchbay/backend.h"
+#include "patchbay/gpu.h"
+
+namespace patchbay {
+
+class GpuOps final : public Ops {
+ public:
+  GpuOps(Device& device, std::string name);
+  Device& device() override { return device_; }
+  std::string_view kernel() const override { return name_; }
+  void matmul_stored(TensorRef x, TensorRef w, TensorRef y) override;
+  void rms_norm(TensorRef x, TensorRef weight, float epsilon, TensorRef out) override;
+  void layer_norm(TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out) override;
+  void rope(TensorRef x, TensorRef positions, const RopeSpec& spec) override;
+  void gated(Gate kind, TensorRef g, TensorRef up, TensorRef out) override;
+  void add(TensorRef x, TensorRef y) override;
+  void take_rows(TensorRef table, TensorRef ids, TensorRef out) override;
+  void add_rows(TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows) override;
+  void scale(TensorRef x, float factor) override;
+  void soft_cap(TensorRef x, float cap) override;
+  void sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens) override;
+  void write_kv(TensorRef k, TensorRef v, const GpuStep& step, int layer) override;
+
+ private:
+  Device& device_;
+  std::string name_;
+  gpu::World world_;
+  gpu::Stream stream_;
+};
+
+}  // namespace patchbay
