@@ -43,7 +43,7 @@ nlohmann::json as_json(const PluginTable& table, const std::vector<ParamInfo>& p
 /// The default as a reader should see it.
 std::string default_text(const ParamInfo& param) {
   if (!param.default_value.empty()) return param.default_value;
-  if (param.type == "kernel") return "the last that this machine has";
+  if (param.type == "kernel") return "the backend's last that this machine has";
   return param.type == "text" ? "\"\"" : "required";
 }
 

@@ -147,9 +147,21 @@ std::string test_source(const Folder& from, const Naming& naming, const std::str
       naming.kind, naming.to, includes, std::regex_replace(interface, std::regex("^.*::"), ""));
 }
 
+/// Launchers of CUDA kernels that carry the plugin's name: fp32_matmul becomes mine_matmul wherever it stands.
+std::string renamed_launchers(std::string text, const Folder& from, const Naming& naming) {
+  const std::regex launcher("\\bvoid " + naming.from + "(_\\w+)\\(");
+  for (const auto& [name, source] : from) {
+    if (!name.ends_with(".cu")) continue;
+    for (std::sregex_iterator match(source.begin(), source.end(), launcher), end; match != end; ++match)
+      text = std::regex_replace(text, word(naming.from + (*match)[1].str()), naming.to + (*match)[1].str());
+  }
+  return text;
+}
+
 /// In the tree one call; elsewhere a project of its own, which may also be a folder of a larger one.
 std::string cmake_lists(const std::string& old, const Naming& naming, bool in_tree) {
-  const std::string call = std::regex_replace(old, std::regex("\\(TEMPLATE\\s*"), "(");
+  std::string call = std::regex_replace(old, std::regex("\\(TEMPLATE\\s*"), "(");
+  call = std::regex_replace(call, std::regex("\\b" + naming.from + "\\.cu\\b"), naming.to + ".cu");
   if (in_tree) return call;
   return fmt::format(
              "if(NOT COMMAND patchbay_add_plugin)  # this folder alone, outside patchbay's tree\n"
@@ -182,10 +194,10 @@ Folder renamed_plugin(const Folder& from, const Naming& naming, bool in_tree) {
   for (const auto& [name, text] : from) {
     const bool code = name.ends_with(".cpp") || name.ends_with(".h") || name.ends_with(".cu") || name.ends_with(".cuh");
     if (!code || name.ends_with("_test.cpp")) continue;
-    made[name == naming.from + ".h" ? naming.to + ".h" : name] = renamed_literals(text, naming);
+    const std::string ending = name.substr(name.rfind('.'));
+    made[name == naming.from + ending ? naming.to + ending : name] = renamed_launchers(renamed_literals(text, naming), from, naming);
   }
-  made.erase(naming.from + ".cpp");
-  made[naming.to + ".cpp"] = main_source(source, naming);
+  made[naming.to + ".cpp"] = renamed_launchers(main_source(source, naming), from, naming);
   made[naming.to + "_test.cpp"] = test_source(from, naming, declaration(source, naming).interface);
   made[naming.to + ".yaml"] = experiment(file(naming.from + ".yaml"), naming);
   made["CMakeLists.txt"] = cmake_lists(file("CMakeLists.txt"), naming, in_tree);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "patchbay/half.h"
 #include "support.h"
 #include "weight_support.h"
 
@@ -24,6 +25,10 @@ Backend& backend() {
 
 /// Formats of 16 bits and more are floats: their codes are too many to try, but their error is relative.
 bool is_float(const WeightFormat& format) { return format.bits_per_weight(kRows, columns_for(format)) >= 16; }
+
+std::vector<KernelInfo> kernels_of(const std::string& name) {
+  return Registry::instance().describe(Registry::instance().find("formats", name)).back().kernels;
+}
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -212,8 +217,9 @@ TEST_CASE("formats: a product equals decode, then multiply, whatever the kernel 
     for (const auto& spec : variants("formats", name)) {
       const std::int64_t cols = columns_for(*make<WeightFormat>(spec));
       const Matrix w = normal_matrix(kOutputs, cols, 0.05f, 21), inputs = normal_matrix(33, cols, 1.0f, 22);
-      const auto kernels = Registry::instance().describe(Registry::instance().find("formats", name)).back().choices;
-      for (const auto& kernel : kernels) {
+      for (const KernelInfo& info : kernels_of(name)) {
+        const std::string kernel(info.name);
+        if (info.available && !info.available()) continue;
         auto settings = std::make_shared<Settings>(*spec.settings);
         settings->entries.push_back(spec_of(name, {{"kernel", kernel}}).settings->entries[0]);
         const auto format = make<WeightFormat>({name, settings});
@@ -221,6 +227,10 @@ TEST_CASE("formats: a product equals decode, then multiply, whatever the kernel 
         const auto packed = round_to_format(*format, w, backend().device(), decoded);
         for (ActivationMode mode : {ActivationMode::fp32, ActivationMode::q8}) {
           INFO(format->label() << " kernel " << kernel << " activations " << (mode == ActivationMode::q8 ? "q8" : "fp32"));
+          if (info.backend != "cpu") {
+            REQUIRE_THROWS_WITH(format->prepare(packed, backend().ops(), mode), Catch::Contains("is of backend " + std::string(info.backend)));
+            continue;
+          }
           if (kernel == "integer" && mode == ActivationMode::fp32) {
             REQUIRE_THROWS_WITH(format->prepare(packed, backend().ops(), mode), Catch::Contains("activations"));
             continue;
@@ -242,6 +252,42 @@ TEST_CASE("formats: a product equals decode, then multiply, whatever the kernel 
             REQUIRE(same_bits(first_row, y.values));  // no output depends on its batch
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("formats: on an emulated GPU each kernel multiplies what decode says, and the record names it") {
+  constexpr std::int64_t kOutputs = 21;
+  const auto backends = Registry::instance().names("backends");
+  PATCHBAY_NEEDS(std::string(std::count(backends.begin(), backends.end(), "simt") ? "simt" : ""), "backend simt");
+  const auto simt = make<Backend>(spec_of("simt", {{"checked", "true"}}));
+  Device& device = simt->device();
+  for (const auto& name : Registry::instance().names("formats")) {
+    for (const KernelInfo& info : kernels_of(name)) {
+      if (info.backend != "cuda" || info.name == "cublas") continue;
+      const auto format = make<WeightFormat>(spec_of(name, {{"kernel", std::string(info.name)}}));
+      const std::int64_t cols = columns_for(*format);
+      const Matrix w = normal_matrix(kOutputs, cols, 0.05f, 21), inputs = normal_matrix(5, cols, 1.0f, 22);
+      Matrix decoded(kOutputs, cols);
+      const auto packed = round_to_format(*format, w, backend().device(), decoded);
+      const auto product = format->prepare(packed, simt->ops(), ActivationMode::fp32);
+      INFO(product->path());
+      REQUIRE_THAT(product->path(), Catch::StartsWith(format->label() + ":") && Catch::Contains(std::string(info.name)));
+      for (std::int64_t tokens : {5, 1}) {  // of either phase
+        std::vector<Half> bits(static_cast<std::size_t>(tokens * cols));
+        Matrix x(tokens, cols), y(tokens, kOutputs);
+        for (std::size_t i = 0; i < bits.size(); ++i) x.values[i] = to_float(bits[i] = to_half(inputs.values[i]));
+        const Buffer x_there = device.allocate(tokens * cols * 2), y_there = device.allocate(tokens * kOutputs * 4);
+        device.copy(View<Half, 2>(bits.data(), {tokens, cols}), x_there.tensor(DType::f16, {tokens, cols}));
+        Activation input(ActivationMode::fp32, simt->ops());
+        input.reset(x_there.tensor(DType::f16, {tokens, cols}));
+        product->run(input, y_there.tensor(DType::f32, {tokens, kOutputs}));
+        device.copy(y_there.tensor(DType::f32, {tokens, kOutputs}), y.view());
+        std::vector<double> expected, size;
+        reference_product(x.view(), decoded, expected, size);
+        const double allowed = product->path().find("tensor_core") == std::string::npos ? 1e-5 : 1e-3;  // weights rounded to fp16
+        for (std::size_t i = 0; i < expected.size(); ++i) REQUIRE(std::fabs(y.values[i] - expected[i]) <= allowed * size[i]);
       }
     }
   }

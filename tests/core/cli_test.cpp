@@ -259,6 +259,9 @@ TEST_CASE("new: the steps it prints name a suite that there is; what cannot be w
     CHECK(std::filesystem::exists(patchbay::test::source_path("tests/conformance/" + suite + "_test.cpp")));
     CHECK_THAT(output, Contains("--target patchbay plugins test_conformance_" + suite + "\n") && Contains("bin/test_conformance_" + suite + "\n"));
   }
+  const std::string kernels = patchbay::test::read_file(folder / "plugins/formats/of_a_test/of_a_test.cu");  // renamed, with its launcher
+  CHECK_THAT(kernels, Contains("void of_a_test_matmul("));
+  CHECK_THAT(patchbay::test::read_file(folder / "plugins/formats/of_a_test/CMakeLists.txt"), Contains("GPU of_a_test.cu"));
   const std::string log = folder / "log";
   const std::string limited = "(ulimit -f 0; " PATCHBAY_BINARY_DIR "/bin/patchbay new formats another --dir " + (folder / "elsewhere") + " 2>&1; echo code $?) | cat > " + log;
   CHECK(std::system(limited.c_str()) == 0);

@@ -69,7 +69,8 @@ TEST_CASE("rows of any number of columns, where a kernel says so") {
     for (MatmulKernel kernel : {MatmulKernel::naive, MatmulKernel::tiled, MatmulKernel::gemv})
       check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launcher_of(DType::f16)));
     for (MatmulKernel kernel : {MatmulKernel::vectorised, MatmulKernel::tensor_core})
-      CHECK_THROWS_WITH(run_matmul(p, kernel, DType::f32, launcher_of(DType::f16)), Catch::Contains("multiple of 8 columns") && Catch::Contains("5 x"));
+      CHECK_THROWS_WITH(run_matmul(p, kernel, DType::f32, launcher_of(DType::f16)),
+                        Catch::Contains("multiple of 8 columns") && Catch::Contains("5 x"));
   }
 }
 
@@ -86,7 +87,8 @@ TEST_CASE("a token's result does not depend on the tokens beside it") {
 
 TEST_CASE("an input of fp32 and the yardstick without a GPU are refused") {
   const MatmulProblem p = problem(1, 8, 8, DType::f32, DType::f16);
-  CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::naive, DType::f32, launcher_of(DType::f16)), Catch::Contains("an input of type f32"));
+  CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::naive, DType::f32, launcher_of(DType::f16)),
+                    Catch::Contains("an input of type f32"));
   const MatmulProblem q = problem(1, 8, 8, DType::f16, DType::f16);
   CHECK_THROWS_WITH(run_matmul(q, MatmulKernel::cublas, DType::f32, launcher_of(DType::f16)), Catch::Contains("device cuda"));
 }

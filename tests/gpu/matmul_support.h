@@ -88,8 +88,8 @@ std::vector<float> run_matmul(const MatmulProblem& p, MatmulKernel kernel, DType
   return values;
 }
 
-/// Against fp64. Tensor cores see weights rounded to x's type. fp32 sums of up to 512 products err by far less than 2e-6 of the sum of
-/// magnitudes; a 16-bit y by half a unit of its last place more.
+/// Against fp64. Tensor cores see weights rounded to x's type. fp32 sums of up to 512 products err by far less than 2e-6 of the
+/// sum of magnitudes; a 16-bit y by half a unit of its last place more.
 inline void check_matmul(const MatmulProblem& p, MatmulKernel kernel, DType y_type, const std::vector<float>& y) {
   const double last_place = y_type == DType::f32 ? 0 : y_type == DType::f16 ? 0x1p-11 : 0x1p-8;
   for (int t = 0; t < p.tokens; ++t)
@@ -102,9 +102,11 @@ inline void check_matmul(const MatmulProblem& p, MatmulKernel kernel, DType y_ty
         sum += product;
         magnitude += std::fabs(product);
       }
-      const double got = y[static_cast<std::size_t>(t) * p.rows + r], allowed = 2e-6 * magnitude + last_place * std::fabs(sum) + 0x1p-24;
+      const double got = y[static_cast<std::size_t>(t) * p.rows + r],
+                   allowed = 2e-6 * magnitude + last_place * std::fabs(sum) + 0x1p-24;
       if (!(std::fabs(got - sum) <= allowed)) {
-        INFO("y(" << t << "," << r << ") of " << p.tokens << " x " << p.rows << " x " << p.cols << ", kernel " << static_cast<int>(kernel));
+        INFO("y(" << t << "," << r << ") of " << p.tokens << " x " << p.rows << " x " << p.cols << ", kernel "
+                  << static_cast<int>(kernel));
         CHECK(got == Approx(sum).margin(allowed));
         return;
       }

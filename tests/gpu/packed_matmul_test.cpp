@@ -1,14 +1,15 @@
-// Products with packed weights, emulated: GGUF's blocks and integer groups. What the bytes mean is asked of the format's own decode().
+// Products with packed weights, emulated: GGUF's blocks and integer groups. What the bytes mean is asked of the format's own
+// decode().
 #include <map>
 
+#include "int_grouped_gpu.h"
 #include "matmul_support.h"
 #include "support.h"
 #include "weight_support.h"
-#include "../../plugins/formats/int_grouped/int_grouped_gpu.h"
 
-#define PATCHBAY_EACH_BLOCK_FORMAT(apply) \
-  apply(q4_0) apply(q4_1) apply(q5_0) apply(q5_1) apply(q8_0) apply(q2_k) apply(q3_k) apply(q4_k) apply(q5_k) apply(q6_k) apply(q8_k) \
-      apply(iq4_nl) apply(iq4_xs)
+#define PATCHBAY_EACH_BLOCK_FORMAT(apply)                                                                                 \
+  apply(q4_0) apply(q4_1) apply(q5_0) apply(q5_1) apply(q8_0) apply(q2_k) apply(q3_k) apply(q4_k) apply(q5_k) apply(q6_k) \
+      apply(q8_k) apply(iq4_nl) apply(iq4_xs)
 
 namespace patchbay {
 #define PATCHBAY_DECLARE(name) PATCHBAY_GPU_LAUNCHER(void, name##_matmul, (const MatmulArgs&, gpu::Stream))
@@ -56,10 +57,14 @@ MatmulProblem problem(const WeightFormat& format, int tokens, int rows, int cols
   return p;
 }
 
-struct Grouping { int bits, group_size, cols; bool symmetric; };
+struct Grouping {
+  int bits, group_size, cols;
+  bool symmetric;
+};
 
 std::shared_ptr<WeightFormat> int_grouped(const Grouping& g) {
-  return make<WeightFormat>(spec_of("int_grouped", {{"bits", std::to_string(g.bits)}, {"group_size", std::to_string(g.group_size)},
+  return make<WeightFormat>(spec_of("int_grouped", {{"bits", std::to_string(g.bits)},
+                                                    {"group_size", std::to_string(g.group_size)},
                                                     {"symmetric", g.symmetric ? "true" : "false"}}));
 }
 auto int_launcher(const Grouping& g, gpu::World world = gpu::World::simt_checked) {
@@ -112,7 +117,8 @@ TEST_CASE("blocks under eight schedules, one format of each kind") {
     const auto format = make<WeightFormat>({name, nullptr});
     const MatmulProblem p = problem(*format, 3, 9, 256, DType::f16);
     for (MatmulKernel kernel : kKernels)
-      gpu::for_each_schedule(8, [&] { check_matmul(p, kernel, DType::f16, run_matmul(p, kernel, DType::f16, block_launchers().at(name))); });
+      gpu::for_each_schedule(
+          8, [&] { check_matmul(p, kernel, DType::f16, run_matmul(p, kernel, DType::f16, block_launchers().at(name))); });
   }
 }
 
@@ -137,11 +143,14 @@ TEST_CASE("integer groups under eight schedules") {
       });
 }
 
-TEST_CASE("integer groups that are no multiple of 16, and a whole row: the naive kernel takes all, the others say what they need") {
-  for (const Grouping& g : {Grouping{3, 5, 35, false}, Grouping{4, 7, 21, true}, Grouping{2, 33, 33, false}, Grouping{8, 1, 9, false}}) {
+TEST_CASE(
+    "integer groups that are no multiple of 16, and a whole row: the naive kernel takes all, the others say what they need") {
+  for (const Grouping& g :
+       {Grouping{3, 5, 35, false}, Grouping{4, 7, 21, true}, Grouping{2, 33, 33, false}, Grouping{8, 1, 9, false}}) {
     const MatmulProblem p = problem(*int_grouped(g), 2, 7, g.cols, DType::f16);
     check_matmul(p, MatmulKernel::naive, DType::f32, run_matmul(p, MatmulKernel::naive, DType::f32, int_launcher(g)));
-    CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::gemv, DType::f32, int_launcher(g)), Catch::Contains("these groups have " + std::to_string(g.group_size)));
+    CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::gemv, DType::f32, int_launcher(g)),
+                      Catch::Contains("these groups have " + std::to_string(g.group_size)));
   }
 }
 
@@ -160,5 +169,6 @@ TEST_CASE("a token's result does not depend on the tokens beside it: packed weig
 TEST_CASE("packed weights have no tiled kernel") {
   const auto format = make<WeightFormat>({"q8_0", nullptr});
   const MatmulProblem p = problem(*format, 1, 3, 32, DType::f16);
-  CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::tiled, DType::f32, block_launchers().at("q8_0")), Catch::Contains("naive, gemv, tensor_core"));
+  CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::tiled, DType::f32, block_launchers().at("q8_0")),
+                    Catch::Contains("naive, gemv, tensor_core"));
 }

@@ -1,6 +1,8 @@
-// Products of 8-bit numbers on both sides (W8A8, FP8), emulated: against exact integers, against fp64, and tokens quantised on the device.
-#include "matmul_support.h"
+// Products of 8-bit numbers on both sides (W8A8, FP8), emulated: against exact integers, against fp64, and tokens quantised on
+// the device.
 #include "patchbay/gpu/scaled_matmul.h"
+
+#include "matmul_support.h"
 #include "support.h"
 
 namespace patchbay {
@@ -36,9 +38,17 @@ struct Kind {
 };
 std::vector<Kind> kinds() {
   using enum MatmulKernel;
-  return {{"w8a8", gpu::pick(gpu_launchers::w8a8_matmul, kWorld), gpu::pick(gpu_launchers::w8a8_quantize_tokens, kWorld), int8_value, 127,
+  return {{"w8a8",
+           gpu::pick(gpu_launchers::w8a8_matmul, kWorld),
+           gpu::pick(gpu_launchers::w8a8_quantize_tokens, kWorld),
+           int8_value,
+           127,
            {naive, gemv, tensor_core}},
-          {"fp8", gpu::pick(gpu_launchers::fp8_e4m3_matmul, kWorld), gpu::pick(gpu_launchers::fp8_e4m3_quantize_tokens, kWorld), e4m3_value, 448,
+          {"fp8",
+           gpu::pick(gpu_launchers::fp8_e4m3_matmul, kWorld),
+           gpu::pick(gpu_launchers::fp8_e4m3_quantize_tokens, kWorld),
+           e4m3_value,
+           448,
            {naive, gemv, dequantised, tensor_core}}};
 }
 
@@ -46,8 +56,8 @@ std::vector<Kind> kinds() {
 std::vector<std::uint8_t> random_codes(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<std::uint8_t> codes(count);
-  for (auto& code : codes)
-    do code = static_cast<std::uint8_t>(random());
+  for (auto& code : codes) do
+      code = static_cast<std::uint8_t>(random());
     while ((code & 0x7F) == 0x7F);
   return codes;
 }
@@ -57,14 +67,22 @@ struct Problem {
   std::vector<std::uint8_t> x, w;
   std::vector<float> token_scales, row_scales;
   Problem(int t, int r, int c)
-      : tokens(t), rows(r), cols(c), x(random_codes(static_cast<std::size_t>(t) * c, 1)), w(random_codes(static_cast<std::size_t>(r) * c, 2)),
-        token_scales(normal_numbers(static_cast<std::size_t>(t), 3)), row_scales(normal_numbers(static_cast<std::size_t>(r), 4)) {}
+      : tokens(t),
+        rows(r),
+        cols(c),
+        x(random_codes(static_cast<std::size_t>(t) * c, 1)),
+        w(random_codes(static_cast<std::size_t>(r) * c, 2)),
+        token_scales(normal_numbers(static_cast<std::size_t>(t), 3)),
+        row_scales(normal_numbers(static_cast<std::size_t>(r), 4)) {}
 };
 
 std::vector<float> run(const Kind& kind, const Problem& p, MatmulKernel kernel) {
   const gpu::DeviceArray<std::uint8_t> x(p.x, "x"), w(p.w, "w");
-  const gpu::DeviceArray<float> token_scales(p.token_scales), row_scales(p.row_scales), y(static_cast<std::size_t>(p.tokens) * p.rows, "y");
-  kind.multiply({{kernel, x.data(), DType::i8, {w.data()}, y.data(), DType::f32, p.tokens, p.rows, p.cols}, token_scales.data(), row_scales.data()},
+  const gpu::DeviceArray<float> token_scales(p.token_scales), row_scales(p.row_scales),
+      y(static_cast<std::size_t>(p.tokens) * p.rows, "y");
+  kind.multiply({{kernel, x.data(), DType::i8, {w.data()}, y.data(), DType::f32, p.tokens, p.rows, p.cols},
+                 token_scales.data(),
+                 row_scales.data()},
                 gpu::Stream{});
   return y.host();
 }
@@ -137,7 +155,8 @@ TEST_CASE("tokens are quantised by their largest number") {
           // Half a step: of int8 half the scale, of e4m3 a sixteenth of the number, or of its smallest normal number.
           for (int c = 0; c < kCols; ++c) {
             const float got = kind.value(found[t * kCols + c]) * found_scales[t], want = x[t * kCols + c];
-            const float step = kind.largest == 127 ? 0.5f * found_scales[t] : std::max(std::fabs(want) / 16, found_scales[t] * 0x1p-10f);
+            const float step =
+                kind.largest == 127 ? 0.5f * found_scales[t] : std::max(std::fabs(want) / 16, found_scales[t] * 0x1p-10f);
             REQUIRE(std::fabs(got - want) <= step * 1.001f);
           }
         }

@@ -58,7 +58,7 @@ inline void unpack_fifth_bits(const std::uint8_t (&bytes)[4], BlockCodes& codes)
 }
 
 /// A Block supplies
-///   kName; kZeroCode: the code that stands for 0 (or for the offset); kIntegerBits: 4 or 8, the integer kernel's container
+///   kName; kMatmul: its launcher (gpu_linear.h); kZeroCode: the code that stands for 0 (or for the offset); kIntegerBits: 4 or 8, the integer kernel's container
 ///   struct Stored: the bytes of one block
 ///   static BlockScale fit(const BlockWeights&);
 ///   static std::uint8_t round(float w, const BlockScale&);
@@ -117,6 +117,7 @@ class BlockFormat final : public WeightFormat {
   }
 
   std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode mode) const override {
+    if (!ops.device().is_host()) return gpu_linear(label(), w, ops, kLinearKernels, params_.kernel.choice, Block::kMatmul);
     if (!params_.kernel.integer(mode, true, label())) return decode_then_multiply(*this, w, ops);
     return integer_kernel(label(), BlockSource(w), ops);
   }

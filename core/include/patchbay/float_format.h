@@ -9,14 +9,21 @@
 
 namespace patchbay {
 
-/// How a weight of plain floats can be multiplied, worst to best.
+/// How a weight of plain floats can be multiplied, on each backend worst to best.
 inline constexpr KernelInfo kFloatKernels[] = {
     {"decode", "cpu", "both", "decodes blocks of rows to floats and multiplies those"},
     {"direct", "cpu", "both", "reads the weight as it is stored and makes floats in registers: no second pass over memory, the same bits"},
+    {"naive", "cuda", "both", "a thread per output reads its row of the weight: any shape"},
+    {"tiled", "cuda", "both", "tiles of 16 x 16 in shared memory: each number is read side by side with its neighbours, and used 16 times"},
+    {"vectorised", "cuda", "both", "16-byte loads, and 4 x 4 outputs per thread: 8 reads of shared memory for 64 products (needs a multiple of 8 columns)"},
+    {"cublas", "cuda", "both", "NVIDIA's own, the yardstick: device cuda alone, weights and activations of one 16-bit type", finds_cublas},
+    {"tensor_core", "cuda", "both", "16 x 16 by 16 x 8 per instruction, fed by asynchronous copies (needs a multiple of 8 columns)"},
+    {"gemv", "cuda", "decode", "a block's threads side by side along four rows: a few tokens cost no more than reading the weight"},
 };
 
 /// A Codec supplies kName, kLargest (the largest finite number), the type Element, static Element encode(float) (finite for every
-/// finite input) and static float decode(Element). Codes are the elements' bit patterns; no weights share anything.
+/// finite input), static float decode(Element) and kMatmul, its launcher (gpu_linear.h). Codes are the elements' bit patterns; no
+/// weights share anything.
 template <class Codec>
 class FloatFormat final : public WeightFormat {
   using Element = typename Codec::Element;
@@ -25,9 +32,9 @@ class FloatFormat final : public WeightFormat {
   struct Params {
     KernelChoice kernel;
     void visit(Fields& f) { f.kernel("kernel", kernel, kFloatKernels, {"how the weight is multiplied"}); }
-    void check() const { require_one_kernel(kernel, Codec::kName); }
+    void check() const { require_one_kernel(kernel, kFloatKernels, Codec::kName); }
   };
-  explicit FloatFormat(const Params& params) : decode_first_(params.kernel.prefill == "decode") {}
+  explicit FloatFormat(const Params& params) : kernel_(params.kernel) {}
 
   std::string label() const override { return Codec::kName; }
   /// Any width would do: 32 where it divides keeps a quantizer's tile small.
@@ -63,10 +70,9 @@ class FloatFormat final : public WeightFormat {
   }
 
   std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode) const override {
-    if (decode_first_) return decode_then_multiply(*this, w, ops);
-    if (ops.device().is_host()) return multiply_as_stored(label(), w, w.parts[0], ops);
-    const PackedWeight there = upload(w, ops.device());
-    return multiply_as_stored(label(), there, there.parts[0], ops);
+    if (!ops.device().is_host()) return gpu_linear(label(), w, ops, kFloatKernels, kernel_, Codec::kMatmul, true);
+    if (host_kernel(kernel_, kFloatKernels, label()).name == "decode") return decode_then_multiply(*this, w, ops);
+    return multiply_as_stored(label(), w, w.parts[0], ops);
   }
 
  private:
@@ -86,7 +92,7 @@ class FloatFormat final : public WeightFormat {
            (row * w.parts[0].strides[0] + column) * static_cast<std::int64_t>(sizeof(Element));
   }
 
-  bool decode_first_;
+  KernelChoice kernel_;
 };
 
 }  // namespace patchbay

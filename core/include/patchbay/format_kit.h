@@ -1,30 +1,46 @@
 /// @file format_kit.h
 /// What authors of weight formats share: the table of kernels, and the refusal of numbers that have no code.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 
+#include "patchbay/gpu_linear.h"
 #include "patchbay/half.h"
 #include "patchbay/params.h"
 #include "patchbay/weight_format.h"
 
 namespace patchbay {
 
-/// How a packed weight can be multiplied, worst to best.
+inline constexpr KernelInfo kDecodeKernel{"decode", "cpu", "both",
+                                          "decodes blocks of rows to floats and multiplies those: works for every format and shape"};
+/// How a packed weight can be multiplied, on each backend worst to best.
 inline constexpr KernelInfo kLinearKernels[] = {
-    {"decode", "cpu", "both", "decodes blocks of rows to floats and multiplies those: works for every format and shape"},
+    kDecodeKernel,
     {"integer", "cpu", "both",
      "multiplies 8-bit inputs and codes as integers inside blocks of 32 columns: a quarter of the bytes, no decoding "
      "(needs activations: q8 and groups that are a multiple of 32 columns)"},
     {"auto", "cpu", "both", "integer where the run's activations are q8 and the groups allow it, else decode; the record says which"},
+    kGpuPackedNaive, kGpuPackedTensorCore, kGpuPackedGemv,
 };
+/// The same without integer products.
+inline constexpr KernelInfo kDecodeKernels[] = {kDecodeKernel, kGpuPackedNaive, kGpuPackedTensorCore, kGpuPackedGemv};
 
-/// One choice serves both phases: were prefill and decode summed in different orders, a result would depend on how a batch is put
-/// together. @throws Error when they differ.
-inline void require_one_kernel(const KernelChoice& choice, const char* format) {
-  if (choice.prefill != choice.decode)
+/// On the host one choice serves both phases: were prefill and decode summed in different orders, a result would depend on how a batch
+/// is put together. @throws Error when they differ.
+inline void require_one_kernel(const KernelChoice& choice, std::span<const KernelInfo> kernels, const char* format) {
+  const auto on_host = [&](const std::string& name) {
+    return std::any_of(kernels.begin(), kernels.end(), [&](const KernelInfo& k) { return k.name == name && k.backend == "cpu"; });
+  };
+  if (choice.prefill != choice.decode && (on_host(choice.prefill) || on_host(choice.decode)))
     throw Error(std::string(format) + ": kernel", "prefill and decode must use the same kernel", "one name");
+}
+
+/// The kernel for the host. @throws Error when one of a GPU was named.
+inline const KernelInfo& host_kernel(const KernelChoice& choice, std::span<const KernelInfo> kernels, const std::string& label) {
+  pick_kernel(choice.decode, kernels, label, "decode");
+  return pick_kernel(choice.prefill, kernels, label, "prefill");
 }
 
 /// The parameter `kernel` of a format that has an integer kernel.
@@ -34,10 +50,10 @@ struct LinearKernelChoice {
   void visit(Fields& f) {
     f.kernel("kernel", choice, kLinearKernels, {"how the packed weight is multiplied"});
   }
-  void check(const char* format) const { require_one_kernel(choice, format); }
+  void check(const char* format) const { require_one_kernel(choice, kLinearKernels, format); }
   /// Whether the integer kernel is to run. `fits`: blocks of 32 columns have one scale. @throws Error when it is asked for but cannot.
   bool integer(ActivationMode mode, bool fits, const std::string& label) const {
-    if (choice.prefill == "decode") return false;
+    if (host_kernel(choice, kLinearKernels, label).name == "decode") return false;
     const bool possible = mode == ActivationMode::q8 && fits;
     if (choice.prefill == "integer" && !possible) {
       throw Error(label + ": kernel",

@@ -129,7 +129,7 @@ inline std::uint8_t nearest_code(float w, const GroupScale& group, int zero, int
 }
 
 /// A Block supplies
-///   kName; kGroupColumns: 16 or 32; kZeroCode: the code that stands for the offset; kIntegerBits: 4 or 8, the integer kernel's container
+///   kName; kMatmul: its launcher (gpu_linear.h); kGroupColumns: 16 or 32; kZeroCode: the code that stands for the offset; kIntegerBits: 4 or 8, the integer kernel's container
 ///   struct Stored: the bytes of a super-block
 ///   using Groups = std::array<GroupScale, kSuperColumns / kGroupColumns>;
 ///   static Stored fit(const float* w);                     // 256 weights; scales as they will be stored, no codes yet
@@ -142,15 +142,16 @@ template <class Block>
 class SuperBlockFormat final : public WeightFormat {
   /// The integer kernel takes one scale per 32 columns.
   static constexpr bool kHasIntegerKernel = Block::kGroupColumns == 32;
+  static constexpr std::span<const KernelInfo> kKernels =
+      kHasIntegerKernel ? std::span<const KernelInfo>(kLinearKernels) : std::span<const KernelInfo>(kDecodeKernels);
 
  public:
   struct Params {
     LinearKernelChoice kernel;
     void visit(Fields& f) {
-      if constexpr (kHasIntegerKernel) return kernel.visit(f);
-      f.kernel("kernel", kernel.choice, {kLinearKernels, 1}, {"how the packed weight is multiplied"});
+      f.kernel("kernel", kernel.choice, kKernels, {"how the packed weight is multiplied"});
     }
-    void check() const { kernel.check(Block::kName); }
+    void check() const { require_one_kernel(kernel.choice, kKernels, Block::kName); }
   };
   explicit SuperBlockFormat(const Params& params) : params_(params) {}
 
@@ -203,6 +204,8 @@ class SuperBlockFormat final : public WeightFormat {
   }
 
   std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode mode) const override {
+    if (!ops.device().is_host()) return gpu_linear(label(), w, ops, kKernels, params_.kernel.choice, Block::kMatmul);
+    host_kernel(params_.kernel.choice, kKernels, label());
     if constexpr (kHasIntegerKernel) {
       if (params_.kernel.integer(mode, true, label())) return integer_kernel(label(), SuperSource(w), ops);
     }

@@ -4,10 +4,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, bf16_matmul, (const MatmulArgs&, gpu::Stream))  // bf16.cu
+
 namespace {
 
 struct Bf16 {
   static constexpr const char* kName = "bf16";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::bf16_matmul;
   static constexpr float kLargest = 0x1.FEp127f;
   using Element = BFloat16;
   /// (F1) to nearest, ties to even; (F3) what would round past the largest number becomes it.

@@ -4,10 +4,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, fp16_matmul, (const MatmulArgs&, gpu::Stream))  // fp16.cu
+
 namespace {
 
 struct Fp16 {
   static constexpr const char* kName = "fp16";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::fp16_matmul;
   static constexpr float kLargest = 65504.0f;
   using Element = Half;
   /// (F1) to nearest, ties to even; (F3) what lies past the largest number becomes it: one infinite weight would spoil all.

@@ -3,10 +3,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, fp32_matmul, (const MatmulArgs&, gpu::Stream))  // fp32.cu
+
 namespace {
 
 struct Fp32 {
   static constexpr const char* kName = "fp32";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::fp32_matmul;
   static constexpr float kLargest = std::numeric_limits<float>::max();
   using Element = float;
   static Element encode(float value) { return value; }  // (F1)

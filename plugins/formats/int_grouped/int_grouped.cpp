@@ -5,11 +5,15 @@
 #include <vector>
 
 #include "bit_stream.h"
+#include "int_grouped_gpu.h"
 #include "patchbay/format_kit.h"
 #include "patchbay/half.h"
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, int_grouped_matmul, (const IntGroupedArgs&, gpu::Stream))  // int_grouped.cu
+
 namespace {
 
 constexpr const char* kName = "int_grouped";
@@ -130,12 +134,20 @@ class IntGrouped final : public WeightFormat {
   }
 
   std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode mode) const override {
+    if (!ops.device().is_host()) return prepare_on_gpu(w, ops);
     const bool fits = tile_columns(w.cols) % kIntegerBlock == 0;
     if (!params_.kernel.integer(mode, fits, label())) return decode_then_multiply(*this, w, ops);
     return integer_kernel(label(), GroupSource(*this, w), ops);
   }
 
  private:
+  std::unique_ptr<LinearKernel> prepare_on_gpu(const PackedWeight& w, Ops& ops) const {
+    const auto multiply = gpu::pick(gpu_launchers::int_grouped_matmul, gpu::world_of(ops.device()));
+    const int bits = params_.bits, group_size = static_cast<int>(tile_columns(w.cols));
+    return gpu_linear(label(), w, ops, kLinearKernels, params_.kernel.choice,
+                      [=](const MatmulArgs& args, gpu::Stream stream) { multiply({args, bits, group_size}, stream); });
+  }
+
   /// (I1) as the integer kernel wants it: scale * code + offset, offset = -scale * zero, for each block of 32 columns.
   struct GroupSource final : AffineSource {
     const IntGrouped& format;

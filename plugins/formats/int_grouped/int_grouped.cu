@@ -14,8 +14,11 @@ struct Groups {
   int group_size, groups, rows;
 
   Groups(const IntGroupedArgs& args)
-      : codes(static_cast<const std::uint8_t*>(args.product.parts[0])), scales(static_cast<const __half*>(args.product.parts[1])),
-        zeros(static_cast<const std::uint8_t*>(args.product.parts[2])), group_size(args.group_size), groups(args.product.cols / args.group_size),
+      : codes(static_cast<const std::uint8_t*>(args.product.parts[0])),
+        scales(static_cast<const __half*>(args.product.parts[1])),
+        zeros(static_cast<const std::uint8_t*>(args.product.parts[2])),
+        group_size(args.group_size),
+        groups(args.product.cols / args.group_size),
         rows(args.product.rows) {}
 
   /// Code `i` of a stream of bits; it may straddle two bytes.
@@ -26,7 +29,9 @@ struct Groups {
     return pair >> shift & ((1u << kBits) - 1);
   }
   __device__ static std::size_t stream_bytes(int count) { return (static_cast<std::size_t>(count) * kBits + 7) / 8; }
-  __device__ float scale(int row, int group) const { return __half2float(scales[static_cast<std::size_t>(row) * groups + group]); }
+  __device__ float scale(int row, int group) const {
+    return __half2float(scales[static_cast<std::size_t>(row) * groups + group]);
+  }
   __device__ float zero(int row, int group) const {
     return static_cast<float>(zeros ? code_at(zeros + group * stream_bytes(rows), row) : 1u << (kBits - 1));
   }
@@ -42,7 +47,8 @@ struct AnyGroups : Groups<kBits> {
       w[i] = 0.0f;
       if (c >= cols) continue;
       const std::size_t stream = (static_cast<std::size_t>(row) * this->groups + group) * this->stream_bytes(this->group_size);
-      w[i] = this->scale(row, group) * code_minus(this->code_at(this->codes + stream, c % this->group_size), this->zero(row, group));
+      w[i] =
+          this->scale(row, group) * code_minus(this->code_at(this->codes + stream, c % this->group_size), this->zero(row, group));
     }
   }
 };
@@ -58,7 +64,8 @@ struct WideGroups : Groups<kBits> {
     load_codes(this->codes + static_cast<std::size_t>(row) * (cols / 8 * kBits) + column / 8 * kBits, words);
     for (int i = 0; i < kSpan; ++i) {
       const int bit = i * kBits, word = bit / 32;  // only 3-bit codes straddle two words
-      const unsigned bits = bit % 32 + kBits > 32 ? __funnelshift_r(words[word], words[word + 1], bit % 32) : words[word] >> bit % 32;
+      const unsigned bits =
+          bit % 32 + kBits > 32 ? __funnelshift_r(words[word], words[word + 1], bit % 32) : words[word] >> bit % 32;
       w[i] = scale * code_minus(bits & ((1u << kBits) - 1), zero);
     }
   }
@@ -86,20 +93,27 @@ void multiply(const IntGroupedArgs& args, gpu::Stream stream) {
   constexpr const char* kFormat = "int_grouped";
   if (args.group_size % kSpan == 0) return packed_matmul(args.product, WideGroups<kBits>(args), kFormat, stream);
   if (args.product.kernel != MatmulKernel::naive)
-    throw Error("int_grouped: kernel", "gemv and tensor_core read 16 columns of a group at a time, and these groups have " +
-                                           std::to_string(args.group_size), "naive, or a group_size that is a multiple of 16");
+    throw Error(
+        "int_grouped: kernel",
+        "gemv and tensor_core read 16 columns of a group at a time, and these groups have " + std::to_string(args.group_size),
+        "naive, or a group_size that is a multiple of 16");
   const Output y{args.product.y, args.product.y_type};
-  with_activation_type(args.product, kFormat, [&](const auto* x) { launch_packed_naive(args.product, x, AnyGroups<kBits>(args), y, stream); });
+  with_activation_type(args.product, kFormat,
+                       [&](const auto* x) { launch_packed_naive(args.product, x, AnyGroups<kBits>(args), y, stream); });
 }
 
 }  // namespace
 
 void int_grouped_matmul(const IntGroupedArgs& args, gpu::Stream stream) {
   switch (args.bits) {
-    case 2: return multiply<2>(args, stream);
-    case 3: return multiply<3>(args, stream);
-    case 4: return multiply<4>(args, stream);
-    default: return multiply<8>(args, stream);
+    case 2:
+      return multiply<2>(args, stream);
+    case 3:
+      return multiply<3>(args, stream);
+    case 4:
+      return multiply<4>(args, stream);
+    default:
+      return multiply<8>(args, stream);
   }
 }
 

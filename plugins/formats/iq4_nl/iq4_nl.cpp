@@ -4,10 +4,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, iq4_nl_matmul, (const MatmulArgs&, gpu::Stream))  // iq4_nl.cu
+
 namespace {
 
 struct Iq4Nl {
   static constexpr const char* kName = "iq4_nl";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::iq4_nl_matmul;
   static constexpr int kZeroCode = kIq4Zero, kIntegerBits = 8;
 
   struct Stored {

@@ -5,10 +5,14 @@
 #include "patchbay/super_block_format.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, iq4_xs_matmul, (const MatmulArgs&, gpu::Stream))  // iq4_xs.cu
+
 namespace {
 
 struct Iq4Xs {
   static constexpr const char* kName = "iq4_xs";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::iq4_xs_matmul;
   static constexpr int kGroupColumns = 32, kZeroCode = kIq4Zero, kMaxScale = 31, kIntegerBits = 8;
   static constexpr int kZeroScale = 32;  // a stored scale is 32 too large, so that it has no sign
   using Groups = std::array<GroupScale, 8>;

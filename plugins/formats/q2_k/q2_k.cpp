@@ -4,10 +4,14 @@
 #include "patchbay/super_block_format.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q2_k_matmul, (const MatmulArgs&, gpu::Stream))  // q2_k.cu
+
 namespace {
 
 struct Q2_K {
   static constexpr const char* kName = "q2_k";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q2_k_matmul;
   static constexpr int kGroupColumns = 16, kZeroCode = 0, kMaxCode = 3, kMaxScale = 15, kIntegerBits = 4;
   using Groups = std::array<GroupScale, 16>;
 

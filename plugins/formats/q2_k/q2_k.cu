@@ -1,4 +1,4 @@
-// GGUF's Q2_K on a GPU: sixteen weights of a block at a time. Formula (S1): README.md; the kernels: patchbay/gpu/block_matmul.cuh.
+// GGUF's Q2_K on a GPU, sixteen weights at a time. Formula (S1): README.md; kernels: patchbay/gpu/block_matmul.cuh.
 #include "patchbay/gpu/block_matmul.cuh"
 
 namespace patchbay::PATCHBAY_GPU {

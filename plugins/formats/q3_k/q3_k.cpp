@@ -4,10 +4,14 @@
 #include "patchbay/super_block_format.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q3_k_matmul, (const MatmulArgs&, gpu::Stream))  // q3_k.cu
+
 namespace {
 
 struct Q3_K {
   static constexpr const char* kName = "q3_k";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q3_k_matmul;
   static constexpr int kGroupColumns = 16, kZeroCode = 4, kMaxCode = 7, kMaxScale = 31, kIntegerBits = 4;
   static constexpr int kZeroScale = 32;  // a stored scale is 32 too large, so that it has no sign
   using Groups = std::array<GroupScale, 16>;

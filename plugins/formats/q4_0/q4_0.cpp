@@ -3,10 +3,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q4_0_matmul, (const MatmulArgs&, gpu::Stream))  // q4_0.cu
+
 namespace {
 
 struct Q4_0 {
   static constexpr const char* kName = "q4_0";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q4_0_matmul;
   static constexpr int kZeroCode = 8, kMaxCode = 15, kIntegerBits = 4;
 
   struct Stored {

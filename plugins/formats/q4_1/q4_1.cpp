@@ -5,10 +5,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q4_1_matmul, (const MatmulArgs&, gpu::Stream))  // q4_1.cu
+
 namespace {
 
 struct Q4_1 {
   static constexpr const char* kName = "q4_1";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q4_1_matmul;
   static constexpr int kZeroCode = 0, kMaxCode = 15, kIntegerBits = 4;
 
   struct Stored {

@@ -5,10 +5,14 @@
 #include "patchbay/super_block_format.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q4_k_matmul, (const MatmulArgs&, gpu::Stream))  // q4_k.cu
+
 namespace {
 
 struct Q4_K {
   static constexpr const char* kName = "q4_k";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q4_k_matmul;
   static constexpr int kGroupColumns = 32, kZeroCode = 0, kMaxCode = 15, kMaxScale = 63, kIntegerBits = 4;
   using Groups = std::array<GroupScale, 8>;
 

@@ -3,10 +3,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q5_0_matmul, (const MatmulArgs&, gpu::Stream))  // q5_0.cu
+
 namespace {
 
 struct Q5_0 {
   static constexpr const char* kName = "q5_0";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q5_0_matmul;
   static constexpr int kZeroCode = 16, kMaxCode = 31, kIntegerBits = 8;
 
   struct Stored {

@@ -5,10 +5,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q5_1_matmul, (const MatmulArgs&, gpu::Stream))  // q5_1.cu
+
 namespace {
 
 struct Q5_1 {
   static constexpr const char* kName = "q5_1";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q5_1_matmul;
   static constexpr int kZeroCode = 0, kMaxCode = 31, kIntegerBits = 8;
 
   struct Stored {

@@ -4,10 +4,14 @@
 #include "patchbay/super_block_format.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q5_k_matmul, (const MatmulArgs&, gpu::Stream))  // q5_k.cu
+
 namespace {
 
 struct Q5_K {
   static constexpr const char* kName = "q5_k";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q5_k_matmul;
   static constexpr int kGroupColumns = 32, kZeroCode = 0, kMaxCode = 31, kMaxScale = 63, kIntegerBits = 8;
   using Groups = std::array<GroupScale, 8>;
 

@@ -1,4 +1,4 @@
-// GGUF's Q5_K on a GPU: sixteen weights of a block at a time. Formula (S1): README.md; the kernels: patchbay/gpu/block_matmul.cuh.
+// GGUF's Q5_K on a GPU, sixteen weights at a time. Formula (S1): README.md; kernels: patchbay/gpu/block_matmul.cuh.
 #include "patchbay/gpu/block_matmul.cuh"
 #include "patchbay/gpu/six_bit_group.cuh"
 
@@ -10,7 +10,8 @@ struct Q5_K {
   static constexpr int kColumns = 256, kBytes = 176;
   __device__ static void decode(const std::uint8_t* block, int span, float (&w)[kSpan]) {
     const GroupScales group = six_bit_group(block, span / 2);
-    scaled(joined(bits_of_span<4, 32, 16>(block + 48, span), bits_of_span<1, 32, 16>(block + 16, span), 4), group.scale, 0, w, -group.minimum);
+    scaled(joined(bits_of_span<4, 32, 16>(block + 48, span), bits_of_span<1, 32, 16>(block + 16, span), 4), group.scale, 0, w,
+           -group.minimum);
   }
 };
 

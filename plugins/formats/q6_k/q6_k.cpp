@@ -4,10 +4,14 @@
 #include "patchbay/super_block_format.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q6_k_matmul, (const MatmulArgs&, gpu::Stream))  // q6_k.cu
+
 namespace {
 
 struct Q6_K {
   static constexpr const char* kName = "q6_k";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q6_k_matmul;
   static constexpr int kGroupColumns = 16, kZeroCode = 32, kMaxCode = 63, kMaxScale = 127, kIntegerBits = 8;
   using Groups = std::array<GroupScale, 16>;
 

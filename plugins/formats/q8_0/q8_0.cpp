@@ -5,10 +5,14 @@
 #include "patchbay/plugin.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q8_0_matmul, (const MatmulArgs&, gpu::Stream))  // q8_0.cu
+
 namespace {
 
 struct Q8_0 {
   static constexpr const char* kName = "q8_0";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q8_0_matmul;
   /// Inside patchbay codes are unsigned: a file's -128..127 is 0..255 here. Rounding uses -127..127 only.
   static constexpr int kZeroCode = 128, kLargest = 127, kIntegerBits = 8;
 

@@ -3,10 +3,14 @@
 #include "patchbay/super_block_format.h"
 
 namespace patchbay {
+
+PATCHBAY_GPU_LAUNCHER(void, q8_k_matmul, (const MatmulArgs&, gpu::Stream))  // q8_k.cu
+
 namespace {
 
 struct Q8_K {
   static constexpr const char* kName = "q8_k";
+  static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q8_k_matmul;
   /// Inside patchbay codes are unsigned: a file's -128..127 is 0..255 here. Rounding uses -127..127 only.
   static constexpr int kGroupColumns = 32, kZeroCode = 128, kLargest = 127, kIntegerBits = 8;
   using Groups = std::array<GroupScale, 8>;

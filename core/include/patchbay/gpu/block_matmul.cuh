@@ -1,10 +1,10 @@
 /// @file block_matmul.cuh
-/// Products with the block formats of GGUF files, whose bytes stay as they are in the file. A format's folder supplies how sixteen
-/// weights of a block become floats, as a `Block`:
+/// Products with the block formats of GGUF files, whose bytes stay as they are in the file. A format's folder supplies how
+/// sixteen weights of a block become floats, as a `Block`:
 ///   kColumns, kBytes: of a block
 ///   static void decode(const std::uint8_t* block, int span, float (&w)[16]): columns 16 span .. 16 span + 15 of the block
-/// block_matmul<Block> is then the whole ladder. Blocks of 18 or 210 bytes lie at even addresses only, so that each read below names the
-/// alignment that its format guarantees.
+/// block_matmul<Block> is then the whole ladder. Blocks of 18 or 210 bytes lie at even addresses only, so that each read below
+/// names the alignment that its format guarantees.
 #pragma once
 #include "patchbay/gpu/packed_matmul.cuh"
 
@@ -40,8 +40,9 @@ __device__ inline Codes sixteen_bytes(const std::uint8_t* bytes) {
   }
 }
 
-/// kBits of each of a span's codes. As ggml lays them out (unpack_bits() is the same on the host): kRun bytes hold 8 / kBits runs of kRun
-/// columns, the first run in the lowest bits. So a span is the same bits of sixteen neighbouring bytes, and four codes are cut out at once.
+/// kBits of each of a span's codes. As ggml lays them out (unpack_bits() is the same on the host): kRun bytes hold 8 / kBits runs
+/// of kRun columns, the first run in the lowest bits. So a span is the same bits of sixteen neighbouring bytes, and four codes
+/// are cut out at once.
 template <int kBits, int kRun, int kAlign>
 __device__ inline Codes bits_of_span(const std::uint8_t* bytes, int span) {
   constexpr int kPeriod = kRun * 8 / kBits;

@@ -23,8 +23,8 @@ class Cublas {
   void multiply(const MatmulArgs& args, cudaDataType input, cudaDataType output, const void* w, gpu::Stream stream) {
     const float one = 1.0f, zero = 0.0f;
     require(set_stream_(handle_, gpu::native(stream)), "cublasSetStream");
-    require(gemm_(handle_, CUBLAS_OP_T, CUBLAS_OP_N, args.rows, args.tokens, args.cols, &one, w, input, args.cols, args.x, input, args.cols,
-                  &zero, args.y, output, args.rows, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+    require(gemm_(handle_, CUBLAS_OP_T, CUBLAS_OP_N, args.rows, args.tokens, args.cols, &one, w, input, args.cols, args.x, input,
+                  args.cols, &zero, args.y, output, args.rows, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
             "cublasGemmEx");
   }
 
@@ -33,7 +33,9 @@ class Cublas {
     void* library = nullptr;
     for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so"})
       if ((library = dlopen(name, RTLD_NOW | RTLD_LOCAL))) break;
-    if (!library) throw Error(where(), "the library libcublas was not found", "naive, tiled, vectorised, gemv, tensor_core", "install cuBLAS");
+    if (!library)
+      throw Error(where(), "the library libcublas was not found", "naive, tiled, vectorised, gemv, tensor_core",
+                  "install cuBLAS");
     find(library, "cublasCreate_v2", create_);
     find(library, "cublasSetStream_v2", set_stream_);
     find(library, "cublasGemmEx", gemm_);
@@ -46,19 +48,24 @@ class Cublas {
     if (!function) throw Error(where(), std::string("libcublas lacks ") + name);
   }
   void require(cublasStatus_t status, const char* call) {
-    if (status != CUBLAS_STATUS_SUCCESS) throw Error(where(), std::string(call) + " failed with status " + std::to_string(status));
+    if (status != CUBLAS_STATUS_SUCCESS)
+      throw Error(where(), std::string(call) + " failed with status " + std::to_string(status));
   }
 
   std::string format_;
   cublasHandle_t handle_ = nullptr;
   decltype(&cublasCreate_v2) create_ = nullptr;
   decltype(&cublasSetStream_v2) set_stream_ = nullptr;
-  cublasStatus_t (*gemm_)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n, int k, const void* alpha, const void* a,
-                          cudaDataType, int a_stride, const void* b, cudaDataType, int b_stride, const void* beta, void* c, cudaDataType,
-                          int c_stride, cublasComputeType_t, cublasGemmAlgo_t) = nullptr;  // spelled out: the name is overloaded
+  // Spelled out, for the name is overloaded.
+  cublasStatus_t (*gemm_)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n, int k, const void* alpha,
+                          const void* a, cudaDataType, int a_stride, const void* b, cudaDataType, int b_stride, const void* beta,
+                          void* c, cudaDataType, int c_stride, cublasComputeType_t,
+                          cublasGemmAlgo_t) = nullptr;
 };
 
-inline cudaDataType cublas_type(DType type) { return type == DType::f32 ? CUDA_R_32F : type == DType::f16 ? CUDA_R_16F : CUDA_R_16BF; }
+inline cudaDataType cublas_type(DType type) {
+  return type == DType::f32 ? CUDA_R_32F : type == DType::f16 ? CUDA_R_16F : CUDA_R_16BF;
+}
 #endif
 
 /// x and w must have the same 16-bit type.

@@ -15,17 +15,23 @@ void float_matmul(const MatmulArgs& args, const char* format, gpu::Stream stream
   const Output y{args.y, args.y_type};
   with_activation_type(args, format, [&](const auto* x) {
     switch (args.kernel) {
-      case MatmulKernel::naive: return launch_naive(args, x, weights, y, stream);
-      case MatmulKernel::tiled: return launch_tiled(args, x, weights, y, stream);
+      case MatmulKernel::naive:
+        return launch_naive(args, x, weights, y, stream);
+      case MatmulKernel::tiled:
+        return launch_tiled(args, x, weights, y, stream);
       case MatmulKernel::vectorised:
         require_columns(args, 8, format, "vectorised");
         return launch_vectorised(args, x, weights, y, stream);
-      case MatmulKernel::gemv: return launch_gemv(args, x, weights, y, stream);
-      case MatmulKernel::cublas: return launch_cublas(args, x, weights.data, format, stream);
+      case MatmulKernel::gemv:
+        return launch_gemv(args, x, weights, y, stream);
+      case MatmulKernel::cublas:
+        return launch_cublas(args, x, weights.data, format, stream);
       case MatmulKernel::tensor_core:
         require_columns(args, 8, format, "tensor_core");
         return launch_tensor_core(args, x, weights, y, stream);
-      default: throw Error(std::string(format) + ": kernel", "plain weights do not have it", "naive, tiled, vectorised, gemv, cublas, tensor_core");
+      default:
+        throw Error(std::string(format) + ": kernel", "plain weights do not have it",
+                    "naive, tiled, vectorised, gemv, cublas, tensor_core");
     }
   });
 }

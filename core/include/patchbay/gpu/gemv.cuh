@@ -1,5 +1,6 @@
 /// @file gemv.cuh
-/// y(T,R) = x(T,C) w(R,C)^T for the few tokens of a decoding step. Each weight is used T times only, so that reading w is all the cost.
+/// y(T,R) = x(T,C) w(R,C)^T for the few tokens of a decoding step. Each weight is used T times only, so that reading w is all the
+/// cost.
 #pragma once
 #include "patchbay/gpu/matmul.cuh"
 #include "patchbay/gpu/warp.cuh"
@@ -10,8 +11,9 @@ struct Gemv {
   static constexpr int kWarps = 4, kThreads = 32 * kWarps, kRows = 4;
 };
 
-/// A block computes four rows; its warps share the columns, 16 at a time. So x is read once for four rows, a thread has four loads of
-/// weights under way, neighbouring threads read side by side, and weights become floats in registers, whatever their format.
+/// A block computes four rows; its warps share the columns, 16 at a time. So x is read once for four rows, a thread has four
+/// loads of weights under way, neighbouring threads read side by side, and weights become floats in registers, whatever their
+/// format.
 template <class A, class Weights, class Y, int kTokens>
 __global__ void __launch_bounds__(Gemv::kThreads) gemv(const A* x, Weights weights, Y y, int tokens, int rows, int cols) {
   constexpr int kRows = Gemv::kRows, kWarps = Gemv::kWarps;
@@ -45,11 +47,13 @@ __global__ void __launch_bounds__(Gemv::kThreads) gemv(const A* x, Weights weigh
 template <class A, class Weights, class Y>
 void launch_gemv(const MatmulArgs& args, const A* x, Weights weights, Y y, gpu::Stream stream) {
   const auto run = [&](auto kernel, int tokens_each) {
-    gpu::launch({gpu::ceil_div(args.rows, Gemv::kRows), gpu::ceil_div(args.tokens, tokens_each)}, Gemv::kThreads, 0, stream, kernel,
-                x, weights, y, args.tokens, args.rows, args.cols);
+    gpu::launch({gpu::ceil_div(args.rows, Gemv::kRows), gpu::ceil_div(args.tokens, tokens_each)}, Gemv::kThreads, 0, stream,
+                kernel, x, weights, y, args.tokens, args.rows, args.cols);
   };
-  if (args.tokens == 1) run(gemv<A, Weights, Y, 1>, 1);
-  else run(gemv<A, Weights, Y, 4>, 4);
+  if (args.tokens == 1)
+    run(gemv<A, Weights, Y, 1>, 1);
+  else
+    run(gemv<A, Weights, Y, 4>, 4);
 }
 
 }  // namespace patchbay::PATCHBAY_GPU

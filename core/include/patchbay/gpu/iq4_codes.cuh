@@ -6,7 +6,8 @@
 
 namespace patchbay::PATCHBAY_GPU {
 
-/// Eight levels, kIq4Zero larger, one to a byte: a table in two registers, where one in memory would be read sixteen times per span.
+/// Eight levels, kIq4Zero larger, one to a byte: a table in two registers, where one in memory would be read sixteen times per
+/// span.
 constexpr unsigned long long eight_iq4_levels(int first) {
   unsigned long long levels = 0;
   for (int i = 0; i < 8; ++i) levels |= static_cast<unsigned long long>(kIq4Levels[first + i] + kIq4Zero) << 8 * i;

@@ -9,34 +9,23 @@
 #include <string>
 
 #include "patchbay/error.h"
-#include "patchbay/gpu.h"
+#include "patchbay/gpu/element.cuh"
 #include "patchbay/gpu/matmul.h"
-#include "patchbay/gpu/vector.cuh"
 
 namespace patchbay::PATCHBAY_GPU {
 
 inline constexpr int kSpan = 16;
-
-__device__ inline float as_float(float x) { return x; }
-__device__ inline float as_float(__half x) { return __half2float(x); }
-__device__ inline float as_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ inline float as_float(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
-template <class T>
-__device__ inline T from_float(float x) {
-  if constexpr (std::is_same_v<T, float>) return x;
-  else if constexpr (std::is_same_v<T, __half>) return __float2half(x);
-  else return __float2bfloat16(x);
-}
 
 /// 16 bytes of T as floats. `from` is aligned to 16.
 template <class T>
 __device__ inline void load_vector(const T* from, float (&to)[16 / sizeof(T)]) {
   constexpr int kVector = 16 / sizeof(T);
   const auto values = gpu::load<kVector>(from);
-  for (int i = 0; i < kVector; ++i) to[i] = as_float(values[i]);
+  for (int i = 0; i < kVector; ++i) to[i] = gpu::to_float(values[i]);
 }
 
-/// Columns column .. column + 15 of a row of `cols` numbers, 0 past its end: by 16 bytes where every row is aligned, else one by one.
+/// Columns column .. column + 15 of a row of `cols` numbers, 0 past its end: by 16 bytes where every row is aligned, else one by
+/// one.
 template <class T>
 __device__ inline void load_span(const T* row, int column, int cols, float (&to)[kSpan]) {
   constexpr int kVector = 16 / sizeof(T);
@@ -48,7 +37,7 @@ __device__ inline void load_span(const T* row, int column, int cols, float (&to)
     }
     return;
   }
-  for (int i = 0; i < kSpan; ++i) to[i] = column + i < cols ? as_float(row[column + i]) : 0.0f;
+  for (int i = 0; i < kSpan; ++i) to[i] = column + i < cols ? gpu::to_float(row[column + i]) : 0.0f;
 }
 
 /// A weight of plain numbers.
@@ -65,9 +54,12 @@ struct Output {
   DType type;
   __device__ void store(int t, int r, int rows, float value) const {
     const std::size_t i = static_cast<std::size_t>(t) * rows + r;
-    if (type == DType::f32) static_cast<float*>(data)[i] = value;
-    else if (type == DType::f16) static_cast<__half*>(data)[i] = __float2half(value);
-    else static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16(value);
+    if (type == DType::f32)
+      static_cast<float*>(data)[i] = value;
+    else if (type == DType::f16)
+      static_cast<__half*>(data)[i] = __float2half(value);
+    else
+      static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16(value);
   }
 };
 

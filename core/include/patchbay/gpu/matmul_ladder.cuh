@@ -5,8 +5,8 @@
 
 namespace patchbay::PATCHBAY_GPU {
 
-/// Step 1, naive: a thread per y. Neighbouring threads read neighbouring *rows* of w, C numbers apart, and each x and w is read from global
-/// memory again for every y that needs it.
+/// Step 1, naive: a thread per y. Neighbouring threads read neighbouring *rows* of w, C numbers apart, and each x and w is read
+/// from global memory again for every y that needs it.
 template <class A, class W>
 __global__ void matmul_naive(const A* x, Dense<W> weights, Output y, int tokens, int rows, int cols) {
   const int r = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
@@ -14,30 +14,31 @@ __global__ void matmul_naive(const A* x, Dense<W> weights, Output y, int tokens,
   const A* x_row = x + static_cast<std::size_t>(t) * cols;
   const W* w_row = weights.row(r, cols);
   float sum = 0.0f;
-  for (int c = 0; c < cols; ++c) sum += as_float(x_row[c]) * as_float(w_row[c]);
+  for (int c = 0; c < cols; ++c) sum += gpu::to_float(x_row[c]) * gpu::to_float(w_row[c]);
   y.store(t, r, rows, sum);
 }
 template <class A, class W>
 void launch_naive(const MatmulArgs& args, const A* x, Dense<W> weights, Output y, gpu::Stream stream) {
   constexpr int kThreads = 128;
-  gpu::launch({gpu::ceil_div(args.rows, kThreads), args.tokens}, kThreads, 0, stream, matmul_naive<A, W>, x, weights, y, args.tokens,
-              args.rows, args.cols);
+  gpu::launch({gpu::ceil_div(args.rows, kThreads), args.tokens}, kThreads, 0, stream, matmul_naive<A, W>, x, weights, y,
+              args.tokens, args.rows, args.cols);
 }
 
-/// Step 2, tiled: a block computes 16 x 16 values of y. Tiles of x and w go through shared memory, so that each number is read from
-/// global memory once per block, by neighbouring threads side by side, and used 16 times.
+/// Step 2, tiled: a block computes 16 x 16 values of y. Tiles of x and w go through shared memory, so that each number is read
+/// from global memory once per block, by neighbouring threads side by side, and used 16 times.
 inline constexpr int kTile = 16;
 template <class A, class W>
 __global__ void matmul_tiled(const A* x, Dense<W> weights, Output y, int tokens, int rows, int cols) {
   PATCHBAY_SHARED(float, x_tile, [kTile][kTile]);
   PATCHBAY_SHARED(float, w_tile, [kTile][kTile + 1]);  // + 1: a column of the tile lies in 16 banks
   const int i = threadIdx.y, j = threadIdx.x, row0 = blockIdx.x * kTile, token0 = blockIdx.y * kTile;
-  const A* x_row = x + static_cast<std::size_t>(min(token0 + i, tokens - 1)) * cols;  // rows past the end repeat the last: never stored
+  // Rows past the end repeat the last: their results are never stored.
+  const A* x_row = x + static_cast<std::size_t>(min(token0 + i, tokens - 1)) * cols;
   const W* w_row = weights.row(min(row0 + i, rows - 1), cols);
   float sum = 0.0f;
   for (int k0 = 0; k0 < cols; k0 += kTile) {
-    x_tile[i][j] = k0 + j < cols ? as_float(x_row[k0 + j]) : 0.0f;
-    w_tile[i][j] = k0 + j < cols ? as_float(w_row[k0 + j]) : 0.0f;
+    x_tile[i][j] = k0 + j < cols ? gpu::to_float(x_row[k0 + j]) : 0.0f;
+    w_tile[i][j] = k0 + j < cols ? gpu::to_float(w_row[k0 + j]) : 0.0f;
     __syncthreads();  // the tiles are complete
     for (int k = 0; k < kTile; ++k) sum += x_tile[i][k] * w_tile[j][k];
     __syncthreads();  // the tiles may be overwritten
@@ -50,8 +51,8 @@ void launch_tiled(const MatmulArgs& args, const A* x, Dense<W> weights, Output y
               x, weights, y, args.tokens, args.rows, args.cols);
 }
 
-/// Step 3, vectorised: a block computes 64 x 64, each thread 4 x 4 in registers. Global memory is read 16 bytes at a time and shared memory
-/// four floats at a time: 8 loads for 64 products where step 2 needs 2 for one.
+/// Step 3, vectorised: a block computes 64 x 64, each thread 4 x 4 in registers. Global memory is read 16 bytes at a time and
+/// shared memory four floats at a time: 8 loads for 64 products where step 2 needs 2 for one.
 struct Vectorised {
   static constexpr int kSide = 64, kDepth = 32, kThreads = 256, kEach = 4, kStep = kSide / kEach;
   static constexpr int kStride = kDepth + 4;  // 4 more: eight rows' float4 lie in 32 different banks
@@ -59,7 +60,8 @@ struct Vectorised {
 
 /// Copies rows row0 .. row0 + 63, columns k0 .. k0 + 31 of a (rows, cols) array as floats; 0 past the last column.
 template <class T>
-__device__ inline void fill_tile(const T* from, int row0, int rows, int k0, int cols, float (&tile)[Vectorised::kSide][Vectorised::kStride]) {
+__device__ inline void fill_tile(const T* from, int row0, int rows, int k0, int cols,
+                                 float (&tile)[Vectorised::kSide][Vectorised::kStride]) {
   constexpr int kVector = 16 / sizeof(T), kPerRow = Vectorised::kDepth / kVector;
   for (int i = threadIdx.x; i < Vectorised::kSide * kPerRow; i += Vectorised::kThreads) {
     const int row = i / kPerRow, k = i % kPerRow * kVector;
@@ -72,7 +74,7 @@ __device__ inline void fill_tile(const T* from, int row0, int rows, int k0, int 
 
 template <class A, class W>
 __global__ void __launch_bounds__(Vectorised::kThreads)
-matmul_vectorised(const A* x, Dense<W> weights, Output y, int tokens, int rows, int cols) {
+    matmul_vectorised(const A* x, Dense<W> weights, Output y, int tokens, int rows, int cols) {
   constexpr int kSide = Vectorised::kSide, kEach = Vectorised::kEach, kStep = Vectorised::kStep;
   PATCHBAY_SHARED(float, x_tile, [Vectorised::kSide][Vectorised::kStride]);
   PATCHBAY_SHARED(float, w_tile, [Vectorised::kSide][Vectorised::kStride]);

@@ -1,15 +1,18 @@
 /// @file packed_matmul.cuh
-/// The ladder for weights that are stored in fewer bits than they are multiplied in: what integer groups and GGUF's blocks share. Weights
-/// are read as they are stored; floats of them exist in registers (naive, gemv) or in one tile of shared memory (tensor_core) only.
+/// The ladder for weights that are stored in fewer bits than they are multiplied in: what integer groups and GGUF's blocks share.
+/// Weights are read as they are stored; floats of them exist in registers (naive, gemv) or in one tile of shared memory
+/// (tensor_core) only.
 #pragma once
 #include "patchbay/gpu/gemv.cuh"
 #include "patchbay/gpu/tensor_core_matmul.cuh"
 
 namespace patchbay::PATCHBAY_GPU {
 
-/// code - zero, for codes of up to 23 bits, without an instruction that converts (an eighth of the speed of a sum on some chips): the float
-/// whose lowest bits are `code` and whose exponent is 23 is 2^23 + code.
-__device__ inline float code_minus(unsigned code, float zero) { return __uint_as_float(0x4B000000u | code) - (8388608.0f + zero); }
+/// code - zero, for codes of up to 23 bits, without an instruction that converts (an eighth of the speed of a sum on some chips):
+/// the float whose lowest bits are `code` and whose exponent is 23 is 2^23 + code.
+__device__ inline float code_minus(unsigned code, float zero) {
+  return __uint_as_float(0x4B000000u | code) - (8388608.0f + zero);
+}
 
 /// Step 1, naive: a thread per y, which decodes its whole row of w, sixteen columns at a time.
 template <class A, class Weights, class Y>
@@ -27,8 +30,8 @@ __global__ void packed_naive(const A* x, Weights weights, Y y, int tokens, int r
 template <class A, class Weights, class Y>
 void launch_packed_naive(const MatmulArgs& args, const A* x, Weights weights, Y y, gpu::Stream stream) {
   constexpr int kThreads = 128;
-  gpu::launch({gpu::ceil_div(args.rows, kThreads), args.tokens}, kThreads, 0, stream, packed_naive<A, Weights, Y>, x, weights, y, args.tokens,
-              args.rows, args.cols);
+  gpu::launch({gpu::ceil_div(args.rows, kThreads), args.tokens}, kThreads, 0, stream, packed_naive<A, Weights, Y>, x, weights, y,
+              args.tokens, args.rows, args.cols);
 }
 
 /// Runs args.kernel on packed weights. @throws Error for one that they do not have.
@@ -37,12 +40,15 @@ void packed_matmul(const MatmulArgs& args, Weights weights, const char* format, 
   const Output y{args.y, args.y_type};
   with_activation_type(args, format, [&](const auto* x) {
     switch (args.kernel) {
-      case MatmulKernel::naive: return launch_packed_naive(args, x, weights, y, stream);
-      case MatmulKernel::gemv: return launch_gemv(args, x, weights, y, stream);
+      case MatmulKernel::naive:
+        return launch_packed_naive(args, x, weights, y, stream);
+      case MatmulKernel::gemv:
+        return launch_gemv(args, x, weights, y, stream);
       case MatmulKernel::tensor_core:
         require_columns(args, kSpan, format, "tensor_core");
         return launch_tensor_core(args, x, weights, y, stream);
-      default: throw Error(std::string(format) + ": kernel", "packed weights do not have it", "naive, gemv, tensor_core");
+      default:
+        throw Error(std::string(format) + ": kernel", "packed weights do not have it", "naive, gemv, tensor_core");
     }
   });
 }

@@ -1,6 +1,7 @@
 /// @file scaled_matmul.cuh
-/// Products of 8-bit numbers on both sides: W8A8 (int8) and FP8 (e4m3). y[t][r] = token_scales[t] * row_scales[r] * sum of x w: scales
-/// that do not vary along the columns leave the sum and are applied once. Half the bytes of fp16, and twice its products per second.
+/// Products of 8-bit numbers on both sides: W8A8 (int8) and FP8 (e4m3). y[t][r] = token_scales[t] * row_scales[r] * sum of x w:
+/// scales that do not vary along the columns leave the sum and are applied once. Half the bytes of fp16, and twice its products
+/// per second.
 #pragma once
 #include "patchbay/gpu/packed_matmul.cuh"
 #include "patchbay/gpu/scaled_matmul.h"
@@ -20,13 +21,15 @@ __global__ void quantize_tokens(const A* x, Code* codes, float* scales, int cols
   constexpr float kLargest = std::is_same_v<Code, std::int8_t> ? 127.0f : 448.0f;
   const A* row = x + static_cast<std::size_t>(blockIdx.x) * cols;
   float largest = 0.0f;
-  for (int c = threadIdx.x; c < cols; c += blockDim.x) largest = fmaxf(largest, fabsf(as_float(row[c])));
+  for (int c = threadIdx.x; c < cols; c += blockDim.x) largest = fmaxf(largest, fabsf(gpu::to_float(row[c])));
   largest = gpu::block_max(largest);
   const float inverse = largest > 0.0f ? kLargest / largest : 0.0f;
   for (int c = threadIdx.x; c < cols; c += blockDim.x) {
-    const float value = as_float(row[c]) * inverse;
-    if constexpr (std::is_same_v<Code, std::int8_t>) codes[static_cast<std::size_t>(blockIdx.x) * cols + c] = static_cast<Code>(__float2int_rn(value));
-    else codes[static_cast<std::size_t>(blockIdx.x) * cols + c] = Code(value);
+    const float value = gpu::to_float(row[c]) * inverse;
+    if constexpr (std::is_same_v<Code, std::int8_t>)
+      codes[static_cast<std::size_t>(blockIdx.x) * cols + c] = static_cast<Code>(__float2int_rn(value));
+    else
+      codes[static_cast<std::size_t>(blockIdx.x) * cols + c] = Code(value);
   }
   if (threadIdx.x == 0) scales[blockIdx.x] = largest / kLargest;
 }
@@ -34,11 +37,13 @@ template <class Code>
 void launch_quantize_tokens(const QuantizeTokensArgs& args, gpu::Stream stream) {
   constexpr int kThreads = 128;
   const auto run = [&](const auto* x) {
-    gpu::launch(args.tokens, kThreads, 0, stream, quantize_tokens<std::remove_const_t<std::remove_pointer_t<decltype(x)>>, Code>, x,
-                static_cast<Code*>(args.codes), args.scales, args.cols);
+    gpu::launch(args.tokens, kThreads, 0, stream, quantize_tokens<std::remove_const_t<std::remove_pointer_t<decltype(x)>>, Code>,
+                x, static_cast<Code*>(args.codes), args.scales, args.cols);
   };
-  if (args.x_type == DType::f16) run(static_cast<const __half*>(args.x));
-  else run(static_cast<const __nv_bfloat16*>(args.x));
+  if (args.x_type == DType::f16)
+    run(static_cast<const __half*>(args.x));
+  else
+    run(static_cast<const __nv_bfloat16*>(args.x));
 }
 
 /// int8, step 1: a thread per y, one product per instruction; the sum is an integer, exact.
@@ -50,7 +55,8 @@ __global__ void int8_naive(const std::int8_t* x, const std::int8_t* w, Y y, int 
   for (int c = 0; c < cols; ++c) sum += x[static_cast<std::size_t>(t) * cols + c] * w[static_cast<std::size_t>(r) * cols + c];
   y.store(t, r, rows, static_cast<float>(sum));
 }
-/// int8, step 2: a warp per row, 16 bytes per load and four products per instruction (__dp4a). For decoding: w is read at full width.
+/// int8, step 2: a warp per row, 16 bytes per load and four products per instruction (__dp4a). For decoding: w is read at full
+/// width.
 template <class Y>
 __global__ void int8_gemv(const std::int8_t* x, const std::int8_t* w, Y y, int tokens, int rows, int cols) {
   const int lane = threadIdx.x % 32, r = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, t = blockIdx.y;
@@ -79,11 +85,12 @@ inline void int8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   const auto *x = static_cast<const std::int8_t*>(p.x), *w = static_cast<const std::int8_t*>(p.parts[0]);
   const ScaledOutput y = output_of(args);
   if (p.kernel == MatmulKernel::naive)
-    return gpu::launch({gpu::ceil_div(p.rows, kThreads), p.tokens}, kThreads, 0, stream, int8_naive<ScaledOutput>, x, w, y, p.tokens, p.rows, p.cols);
+    return gpu::launch({gpu::ceil_div(p.rows, kThreads), p.tokens}, kThreads, 0, stream, int8_naive<ScaledOutput>, x, w, y,
+                       p.tokens, p.rows, p.cols);
   require_columns(p, 16, "w8a8", "gemv or tensor_core");
   if (p.kernel == MatmulKernel::gemv)
-    return gpu::launch({gpu::ceil_div(p.rows, kThreads / 32), p.tokens}, kThreads, 0, stream, int8_gemv<ScaledOutput>, x, w, y, p.tokens, p.rows,
-                       p.cols);
+    return gpu::launch({gpu::ceil_div(p.rows, kThreads / 32), p.tokens}, kThreads, 0, stream, int8_gemv<ScaledOutput>, x, w, y,
+                       p.tokens, p.rows, p.cols);
   if (p.kernel == MatmulKernel::tensor_core)
     return launch_tensor_core<std::int8_t>(p, Dense<std::int8_t>{x}, Dense<std::int8_t>{w}, y, stream);
   throw Error("w8a8: kernel", "8-bit products do not have it", "naive, gemv, tensor_core");
@@ -102,8 +109,8 @@ inline bool multiplies_fp8() {
 #endif
 }
 
-/// e4m3 on both sides. `dequantised` meets in fp16, which holds every e4m3 number exactly, and needs only sm_80; `tensor_core` multiplies
-/// e4m3 itself and needs sm_89.
+/// e4m3 on both sides. `dequantised` meets in fp16, which holds every e4m3 number exactly, and needs only sm_80; `tensor_core`
+/// multiplies e4m3 itself and needs sm_89.
 inline void fp8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   using Fp8 = __nv_fp8_e4m3;
   const MatmulArgs& p = args.product;
@@ -113,8 +120,10 @@ inline void fp8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   if (p.kernel == MatmulKernel::gemv) return launch_gemv(p, x.data, w, y, stream);
   require_columns(p, 16, "fp8", "dequantised or tensor_core");
   if (p.kernel == MatmulKernel::dequantised) return launch_tensor_core<__half>(p, x, w, y, stream);
-  if (p.kernel != MatmulKernel::tensor_core) throw Error("fp8: kernel", "8-bit products do not have it", "naive, gemv, dequantised, tensor_core");
-  if (!multiplies_fp8()) throw Error("fp8: kernel tensor_core", "this GPU has no products of 8-bit floats (sm_89 has)", "naive, gemv, dequantised");
+  if (p.kernel != MatmulKernel::tensor_core)
+    throw Error("fp8: kernel", "8-bit products do not have it", "naive, gemv, dequantised, tensor_core");
+  if (!multiplies_fp8())
+    throw Error("fp8: kernel tensor_core", "this GPU has no products of 8-bit floats (sm_89 has)", "naive, gemv, dequantised");
   launch_tensor_core<Fp8>(p, x, w, y, stream);
 }
 

@@ -5,7 +5,9 @@
 
 namespace patchbay::PATCHBAY_GPU {
 
-struct GroupScales { float scale, minimum; };
+struct GroupScales {
+  float scale, minimum;
+};
 
 /// Group `g` of 8. The block begins with two fp16 steps; then come twelve bytes, six bits a number.
 __device__ inline GroupScales six_bit_group(const std::uint8_t* block, int g) {

@@ -1,5 +1,6 @@
 /// @file tensor_core_matmul.cuh
-/// y(T,R) = x(T,C) w(R,C)^T on tensor cores: a warp multiplies 16 x 16 by 16 x 8 (of bytes, 16 x 32 by 32 x 8) in one instruction.
+/// y(T,R) = x(T,C) w(R,C)^T on tensor cores: a warp multiplies 16 x 16 by 16 x 8 (of bytes, 16 x 32 by 32 x 8) in one
+/// instruction.
 #pragma once
 #include "patchbay/gpu/async_copy.cuh"
 #include "patchbay/gpu/matmul.cuh"
@@ -18,17 +19,19 @@ using DecodeTile = MatmulTile<16, 64, 1>;    // few tokens: no work on rows of x
 using PrefillTile = MatmulTile<64, 128, 2>;  // many: each number that is read is used 64 or 128 times
 inline constexpr int kTileThreads = DecodeTile::kThreads;
 
-/// One step along the columns: 64 bytes of each row. In shared memory a row takes 80, so that the eight rows of 16 bytes that ldmatrix
-/// reads at once lie in different banks.
+/// One step along the columns: 64 bytes of each row. In shared memory a row takes 80, so that the eight rows of 16 bytes that
+/// ldmatrix reads at once lie in different banks.
 template <class A>
 struct Depth {
   static constexpr int kColumns = 64 / sizeof(A), kStride = 80 / sizeof(A), kVector = 16 / sizeof(A);
   static constexpr int kInstruction = 32 / sizeof(A);  // columns of one mma
 };
-template <class A, int kRows> using Stage = A[kRows][Depth<A>::kStride];
+template <class A, int kRows>
+using Stage = A[kRows][Depth<A>::kStride];
 
-/// Begins to fill a stage with rows row0 .. row0 + kRows - 1, columns k0 .. of numbers that have the type already: 16 bytes per copy, without
-/// a detour through registers. Rows past the last repeat it (their results are never stored), columns past the last are 0.
+/// Begins to fill a stage with rows row0 .. row0 + kRows - 1, columns k0 .. of numbers that have the type already: 16 bytes per
+/// copy, without a detour through registers. Rows past the last repeat it (their results are never stored), columns past the last
+/// are 0.
 template <int kRows, class A>
 __device__ inline void fill_stage(const Dense<A>& from, int row0, int rows, int k0, int cols, Stage<A, kRows>& stage) {
   constexpr int kVector = Depth<A>::kVector, kPerRow = Depth<A>::kColumns / kVector;
@@ -47,7 +50,7 @@ __device__ inline void fill_stage(const Weights& from, int row0, int rows, int k
     if (k0 + k < cols) from.span(min(row0 + row, rows - 1), k0 + k, cols, w);
     for (int half = 0; half < kSpan; half += 8) {
       gpu::Vector<A, 8> values;
-      for (int j = 0; j < 8; ++j) values[j] = from_float<A>(w[half + j]);
+      for (int j = 0; j < 8; ++j) values[j] = gpu::from_float<A>(w[half + j]);
       gpu::store(&stage[row][k + half], values);
     }
   }
@@ -56,8 +59,10 @@ __device__ inline void fill_stage(const Weights& from, int row0, int rows, int k
 template <class A, class Sum>
 __device__ inline void multiply_fragments(Sum (&sum)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   const std::uint32_t b[2] = {b0, b1};
-  if constexpr (sizeof(A) == 1) gpu::mma_m16n8k32<A>(sum, a, b);
-  else gpu::mma_m16n8k16<A>(sum, a, b);
+  if constexpr (sizeof(A) == 1)
+    gpu::mma_m16n8k32<A>(sum, a, b);
+  else
+    gpu::mma_m16n8k16<A>(sum, a, b);
 }
 
 /// A is the type in which x and w meet; X and Weights say how each is stored; sums are fp32, of integers int.
@@ -68,7 +73,8 @@ __global__ void __launch_bounds__(Tile::kThreads) matmul_tensor_core(X x, Weight
   constexpr int kColumns = Depth<A>::kColumns, kVector = Depth<A>::kVector, kInstruction = Depth<A>::kInstruction;
   PATCHBAY_SHARED(A, x_stage, [2][Tile::kTokens][Depth<A>::kStride]);
   PATCHBAY_SHARED(A, w_stage, [2][Tile::kRows][Depth<A>::kStride]);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, token0 = blockIdx.y * Tile::kTokens, row0 = blockIdx.x * Tile::kRows;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, token0 = blockIdx.y * Tile::kTokens,
+            row0 = blockIdx.x * Tile::kRows;
   const int warp_token = warp / Tile::kRowWarps * Tile::kWarpTokens, warp_row = warp % Tile::kRowWarps * Tile::kWarpRows;
 
   const auto fill = [&](int stage, int k0) {
@@ -90,8 +96,7 @@ __global__ void __launch_bounds__(Tile::kThreads) matmul_tensor_core(X x, Weight
       for (int j = 0; j < kRowTiles / 2; ++j)  // two tiles of 8 rows, of each the first and the second 16 bytes
         gpu::ldmatrix_x4(b[j], &w_stage[stage][warp_row + j * 16 + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * kVector]);
       for (int i = 0; i < kTokenTiles; ++i)
-        for (int j = 0; j < kRowTiles; ++j)
-          multiply_fragments<A>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        for (int j = 0; j < kRowTiles; ++j) multiply_fragments<A>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     }
   }
 #pragma unroll
@@ -99,7 +104,8 @@ __global__ void __launch_bounds__(Tile::kThreads) matmul_tensor_core(X x, Weight
 #pragma unroll
     for (int j = 0; j < kRowTiles; ++j)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {  // where the instruction leaves its 16 x 8 sums: row lane / 4 (+ 8), columns lane % 4 * 2 (+ 1)
+      for (int e = 0; e < 4; ++e) {
+        // Where the instruction leaves its 16 x 8 sums: row lane / 4 (+ 8), column lane % 4 * 2 (+ 1).
         const int t = token0 + warp_token + i * 16 + lane / 4 + e / 2 * 8, r = row0 + warp_row + j * 8 + lane % 4 * 2 + e % 2;
         if (t < tokens && r < rows) y.store(t, r, rows, static_cast<float>(sum[i][j][e]));
       }
@@ -111,8 +117,10 @@ void launch_tensor_core(const MatmulArgs& args, X x, Weights weights, Y y, gpu::
     gpu::launch({gpu::ceil_div(args.rows, Tile::kRows), gpu::ceil_div(args.tokens, Tile::kTokens)}, Tile::kThreads, 0, stream,
                 matmul_tensor_core<A, X, Weights, Y, Tile>, x, weights, y, args.tokens, args.rows, args.cols);
   };
-  if (args.tokens <= DecodeTile::kTokens) run(DecodeTile{});
-  else run(PrefillTile{});
+  if (args.tokens <= DecodeTile::kTokens)
+    run(DecodeTile{});
+  else
+    run(PrefillTile{});
 }
 /// x and the sums as usual: weights meet x in x's type.
 template <class A, class Weights>

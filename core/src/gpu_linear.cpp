@@ -1,0 +1,98 @@
+// A weight on a GPU and the kernels that multiply it.
+#include "patchbay/gpu_linear.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <utility>
+
+namespace patchbay {
+namespace {
+
+MatmulKernel kernel_named(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, MatmulKernel>, 7> kNames = {{{"naive", MatmulKernel::naive},
+                                                                                {"tiled", MatmulKernel::tiled},
+                                                                                {"vectorised", MatmulKernel::vectorised},
+                                                                                {"gemv", MatmulKernel::gemv},
+                                                                                {"cublas", MatmulKernel::cublas},
+                                                                                {"dequantised", MatmulKernel::dequantised},
+                                                                                {"tensor_core", MatmulKernel::tensor_core}}};
+  for (const auto& [known, kernel] : kNames)
+    if (known == name) return kernel;
+  throw Error("kernel " + std::string(name), "is in a table of kernels, but no kernel of products on a GPU");
+}
+
+class GpuLinear final : public LinearKernel {
+ public:
+  GpuLinear(std::string label, const PackedWeight& w, Ops& ops, const KernelInfo& prefill, const KernelInfo& decode,
+            std::function<void(const MatmulArgs&, gpu::Stream)> launch, bool plain)
+      : label_(std::move(label)),
+        w_(upload(w, ops.device())),
+        ops_(ops),
+        prefill_(prefill.name),
+        decode_(decode.name),
+        kernels_{kernel_named(prefill_), kernel_named(decode_)},
+        launch_(std::move(launch)),
+        plain_(plain) {}
+
+  void run(Activation& x, TensorRef y) override {
+    const TensorRef input = x.values();
+    const std::int64_t tokens = input.shape[0];
+    if (tokens == 0) return;
+    require_dense(input, w_.cols);
+    require_dense(y, w_.rows);
+    MatmulArgs args;
+    args.kernel = tokens > kDecodeTokens ? kernels_.first : kernels_.second;
+    args.x = input.data;
+    args.x_type = input.dtype;
+    for (std::size_t i = 0; i < w_.parts.size(); ++i) args.parts[i] = w_.parts[i].data;
+    args.y = y.data;
+    args.y_type = y.dtype;
+    args.tokens = static_cast<int>(tokens);
+    args.rows = static_cast<int>(w_.rows);
+    args.cols = static_cast<int>(w_.cols);
+    launch_(args, gpu::stream_of(ops_.device()));
+  }
+  std::string path() const override {
+    return label_ + ":" + prefill_ + (decode_ == prefill_ ? "" : "+" + decode_) + "/" + std::string(ops_.kernel());
+  }
+  TensorRef plain() const override { return plain_ ? w_.parts[0] : TensorRef(); }
+
+ private:
+  /// A fault of the caller, never of a user.
+  void require_dense(const TensorRef& tensor, std::int64_t cols) const {
+    if (tensor.rank == 2 && tensor.shape[1] == cols && tensor.strides[1] == 1 &&
+        (tensor.strides[0] == cols || tensor.shape[0] == 1))
+      return;
+    throw Error(label_, "a product on a GPU meets a tensor that is no dense array of " + std::to_string(cols) + " columns");
+  }
+
+  std::string label_;
+  PackedWeight w_;
+  Ops& ops_;
+  std::string prefill_, decode_;
+  std::pair<MatmulKernel, MatmulKernel> kernels_;
+  std::function<void(const MatmulArgs&, gpu::Stream)> launch_;
+  bool plain_;
+};
+
+}  // namespace
+
+bool finds_cublas() {
+  static const bool found = [] {
+    for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so"})
+      if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) return dlclose(library) == 0;
+    return false;
+  }();
+  return found;
+}
+
+std::unique_ptr<LinearKernel> gpu_linear(std::string label, const PackedWeight& w, Ops& ops, std::span<const KernelInfo> kernels,
+                                         const KernelChoice& choice, std::function<void(const MatmulArgs&, gpu::Stream)> launch,
+                                         bool plain) {
+  const KernelInfo& prefill = pick_kernel(choice.prefill, kernels, label, "prefill", "cuda");
+  const KernelInfo& decode = pick_kernel(choice.decode, kernels, label, "decode", "cuda");
+  return std::make_unique<GpuLinear>(std::move(label), w, ops, prefill, decode, std::move(launch), plain);
+}
+
+}  // namespace patchbay
