@@ -3,7 +3,7 @@
   simt threads   the CUDA threads of the blocks that run, by block, state and place
   simt bt N      backtrace of CUDA thread N (its number in its block), also while it waits in a barrier
 
-They read core/src/gpu/state.h's structures, so core must be built with debug symbols (preset dev).
+They read the structures of core/src/gpu/state.h, which every build describes; a kernel's locals need preset dev.
 """
 import gdb
 

@@ -15,7 +15,7 @@ std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value);
 
 /// The nearest number with `digits` binary digits (the first included) and a smallest exponent, ties to even: by arithmetic, not by bits.
 double rounded(double value, int digits, int smallest_exponent, double largest, double past_largest) {
-  if (value == 0 || std::isnan(value)) return value;
+  if (value == 0 || !std::isfinite(value)) return value;
   const int exponent = std::max(std::ilogb(value), smallest_exponent);
   const double unit = std::ldexp(1.0, exponent - digits + 1), result = std::nearbyint(value / unit) * unit;
   return std::fabs(result) > largest ? std::copysign(past_largest, value) : result;

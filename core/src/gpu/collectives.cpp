@@ -119,7 +119,10 @@ void named_barrier(int id, int threads, CallSite site) {
 }
 
 void warp_collective(unsigned mask, const Collective& what, void* arguments, WarpFunction compute, CallSite site) {
-  const void* const pc = __builtin_return_address(0);
+  run_collective(mask, what, arguments, compute, site, __builtin_return_address(0));
+}
+
+void run_collective(unsigned mask, const Collective& what, void* arguments, WarpFunction compute, CallSite site, const void* pc) {
   const Quiet quiet;
   Worker& w = *worker;
   Thread& thread = *w.current;

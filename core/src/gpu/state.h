@@ -124,6 +124,8 @@ void run_blocks(Worker& w, Launch& launch);
 // reports.cpp
 [[noreturn]] void report_deadlock(Worker& w);
 // collectives.cpp
+/// warp_collective(), called from the kernel's code at `pc`.
+void run_collective(unsigned mask, const Collective& what, void* arguments, WarpFunction compute, CallSite site, const void* pc);
 void end_barriers(Worker& w, Thread& thread);
 // shared_memory.cpp
 void begin_shared_memory(Block& block, std::size_t dynamic_bytes);

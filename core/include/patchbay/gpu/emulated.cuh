@@ -2,6 +2,7 @@
 /// What CUDA's own words mean when g++ compiles a kernel. Every CUDA thread is a fibre (core/src/gpu/scheduler.cpp).
 #pragma once
 #include <cmath>
+#include <cstring>
 #include <tuple>
 #include <type_traits>
 

@@ -54,6 +54,13 @@ struct Collective {
 using WarpFunction = void (*)(void** arguments, unsigned active);
 PATCHBAY_API void warp_collective(unsigned mask, const Collective& what, void* arguments, WarpFunction compute, CallSite site);
 
+/// What a lane brings to ldmatrix and mma: see gpu/tensor_core.cuh.
+struct MatrixLoad { std::uint32_t* registers; const void* row; };
+struct MatrixProduct { void* d; const std::uint32_t *a, *b; };
+enum class MatrixNumber { f16, bf16, s8, e4m3, e5m2 };
+PATCHBAY_API void load_matrices(MatrixLoad lane, int count, bool transposed, CallSite site);
+PATCHBAY_API void multiply_matrices(MatrixNumber number, MatrixProduct lane, CallSite site);
+
 /// An asynchronous copy of `bytes` (of which `from_bytes` are read, the rest is zero): done at once or as late as its wait.
 PATCHBAY_API void async_copy(void* to, const void* from, int bytes, int from_bytes, CallSite site);
 PATCHBAY_API void async_commit();
