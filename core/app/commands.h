@@ -55,6 +55,16 @@ struct PerplexityOptions {
   std::int64_t window = 512, chunks = 0; ///< chunks 0: all
 };
 struct BenchOptions { ModelOptions model; std::int64_t prompt = 256, generate = 128; int repeat = 5; };
+struct ProfileOptions {
+  std::string technique;                 ///< kind/name of a plugin with kernels; "": the steps of model.model
+  std::string kernel, op;                ///< which of its kernels; which operation of a backend
+  std::int64_t rows = 256, cols = 256, tokens = 1;                                    ///< of a format, an operation
+  std::int64_t heads = 8, kv_heads = 2, head_size = 64, context = 0;                  ///< of an attention
+  std::int64_t prompt = 16, generate = 1;                                             ///< of a model
+  ModelOptions model;                    ///< its assignments: of the technique, or of the run
+  std::string gpu = "H100", picture, line;   ///< picture: a file; line: of the source, "gemm.cu:31"; "": the costliest
+  int registers = 0;                     ///< of a thread; 0: what nvcc says, if it built the kernel
+};
 struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; std::string out; };
 struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, quiet = false, recalibrate = false, json = false; int threads = 0; };
 struct CalibrateOptions { int threads = 0; std::string out; bool json = false; };   ///< threads 0: all cores
@@ -90,6 +100,7 @@ int chat(const ChatOptions&);
 int show_template(const TemplateOptions&);
 int perplexity(const PerplexityOptions&);
 int bench(const BenchOptions&);
+int profile(const ProfileOptions&);
 int plan(const PlanOptions&);
 int run(const RunOptions&);
 int calibrate(const CalibrateOptions&);

@@ -4,6 +4,7 @@
 
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/patterns.h"
+#include "gpu/gpu_model.h"
 #include "gpu/profiler.h"
 #include "gpu/requests.h"
 #include "patchbay/gpu/device_array.h"
@@ -224,4 +225,51 @@ TEST_CASE("profiler: requests that no kernel above makes") {
   gpu::sectors_of(across, sectors);
   CHECK(sectors.size() == 2);
   CHECK(gpu::wavefronts_of(across).needed == 1);
+}
+
+TEST_CASE("profiler: occupancy by hand") {
+  gpu::KernelCounters kernel;
+  kernel.block = {256, 1, 1};
+  const auto share = [&](const char* gpu, std::optional<int> registers, std::string_view limit) {
+    const auto fits = occupancy(gpu::gpu_model(gpu), kernel, registers);
+    CHECK(fits.limit == limit);
+    return fits.share;
+  };
+  CHECK(share("A100", {}, "threads") == 1.0);                    // 8 blocks of 8 warps
+  CHECK(share("A100", 64, "registers") == 0.5);                  // 64 x 32 of 65536: 32 warps
+  CHECK(share("A100", 33, "registers") == 0.75);                 // 33 x 32 is rounded up to 1280: 12 warps in each quarter of 16384
+  CHECK(share("rtx 4090", {}, "threads") == 1.0);
+  kernel.shared_bytes = 48 * 1024;
+  CHECK(share("A100", {}, "shared memory") == 3 * 8 / 64.0);     // 49 KiB of 164, 1 KiB being the system's
+  CHECK(share("H100", {}, "shared memory") == 4 * 8 / 64.0);
+  kernel.shared_bytes = 120 * 1024;
+  CHECK(share("L4", {}, "shared memory") == 0.0);                // does not run there
+  kernel.shared_bytes = 0, kernel.block = {32, 1, 1};
+  CHECK(share("H200", {}, "blocks") == 0.5);                     // 32 blocks of one warp
+  kernel.block = {1024, 1, 1};
+  CHECK(share("4090", {}, "threads") == Approx(32.0 / 48));
+  CHECK_THROWS_WITH(gpu::gpu_model("V100"), Catch::Contains("'V100' is no GPU that is known here") && Catch::Contains("A100, H100, H200, RTX 4090, L4"));
+}
+
+TEST_CASE("profiler: time bounds by hand") {
+  const auto& h200 = gpu::gpu_model("H200");
+  gpu::KernelCounters kernel;
+  kernel.grid = {132, 1, 1};
+  kernel.read_bytes = 3'600'000'000'000, kernel.written_bytes = 1'200'000'000'000;
+  CHECK(time_bounds(h200, kernel).memory == Approx(1.0));
+  CHECK(time_bounds(h200, kernel).limit() == "memory");
+  gpu::SiteCounters loads, banks;
+  loads.sectors = 132ull * 1'830'000'000 * 4;                    // 128 bytes per clock and multiprocessor
+  banks.shared = true, banks.wavefronts = 132ull * 1'830'000'000 * 3;
+  kernel.sites = {loads, banks};
+  CHECK(time_bounds(h200, kernel).cache == Approx(1.0));
+  CHECK(time_bounds(h200, kernel).shared == Approx(3.0));
+  CHECK(time_bounds(h200, kernel, 66.9e12).fp32 == Approx(1.0));
+  kernel.tensor_flops["mma.m16n8k16"] = 989'400'000'000'000;
+  CHECK(time_bounds(h200, kernel).tensor == Approx(1.0));
+  CHECK(time_bounds(h200, kernel, 66.9e12).fp32 == 0.0);         // the mma do the work
+  kernel.grid = {66, 1, 1};                                      // half of the multiprocessors
+  CHECK(time_bounds(h200, kernel).tensor == Approx(2.0));
+  CHECK(time_bounds(h200, kernel).memory == Approx(1.0));
+  CHECK(time_bounds(h200, kernel).limit() == "shared");
 }

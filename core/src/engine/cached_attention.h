@@ -9,7 +9,7 @@
 
 namespace patchbay {
 
-class CachedAttention {
+class PATCHBAY_API CachedAttention {
  public:
   CachedAttention(Attention& attention, KvStore& store, Ops& ops) : attention_(attention), store_(store), ops_(ops) {}
   /// Stores k, v (T,G,D) of all rows as tentative tokens. `layer` counts within the store.

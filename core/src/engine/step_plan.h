@@ -19,7 +19,7 @@ struct StepPlan {
 
 /// What of a plan operations read, where they read it: the plan's own arrays on the host; on a GPU one block of device memory,
 /// filled by one copy. There the places depend on the step's shape alone, so that a graph finds the next step's numbers.
-class StepInputs {
+class PATCHBAY_API StepInputs {
  public:
   explicit StepInputs(Device& device) : device_(device) {}
   /// The plan must stay until the next call; the store has grown for its sequences.

@@ -5,7 +5,7 @@
 
 namespace patchbay::gpu {
 
-const char* name_of(Instruction what) {
+const char* emulator::name_of(Instruction what) {
   constexpr const char* kNames[kInstructions] = {
       "global load", "global store", "global atomic", "shared load", "shared store", "shared atomic", "async copy", "constant load",
       "ldmatrix", "mma", "shuffle", "vote", "reduce", "match", "syncwarp", "barrier"};

@@ -14,7 +14,7 @@ namespace patchbay::gpu {
 using emulator::Instruction;
 inline constexpr int kInstructions = static_cast<int>(Instruction::barrier) + 1;
 inline constexpr int kSectorBytes = 32, kBanks = 32, kBankBytes = 4;
-PATCHBAY_API const char* name_of(Instruction what);
+namespace emulator { PATCHBAY_API const char* name_of(Instruction what); }
 
 /// One warp's access by one instruction: which bytes each lane touched, as offsets in the object that they lie in.
 struct AccessPattern {

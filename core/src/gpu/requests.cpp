@@ -54,10 +54,10 @@ int wavefronts_of_phase(const Request& request, unsigned first, unsigned count, 
 }  // namespace
 
 Wavefronts wavefronts_of(const Request& request, bool atomic) {
-  unsigned widest = 0;
+  int widest = 0;
   for (unsigned lane = 0; lane < 32; ++lane)
-    if (request.has(lane)) widest = std::max<unsigned>(widest, request.bytes[lane]);
-  const unsigned together = widest <= 4 ? 32 : widest <= 8 ? 16 : 8;
+    if (request.has(lane)) widest = std::max<int>(widest, request.bytes[lane]);
+  const unsigned together = lanes_together(widest);
   Wavefronts all;
   for (unsigned first = 0; first < 32; first += together) {
     const int needed = wavefronts_of_phase(request, first, together, atomic);

@@ -26,6 +26,8 @@ PATCHBAY_API void sectors_of(const Request& request, std::vector<std::uint64_t>&
 /// Bytes touched, those of several lanes once.
 PATCHBAY_API std::uint64_t unique_bytes(const Request& request);
 
+/// How many neighbouring lanes go through the banks at once when each moves so many bytes.
+constexpr unsigned lanes_together(int bytes) { return bytes <= 4 ? 32 : bytes <= 8 ? 16 : 8; }
 struct Wavefronts { int needed = 0, least = 0; };
 /// 32 banks of 4 bytes; in one wavefront a bank gives one word, to all lanes that want it. Lanes go together all 32 for accesses of up to
 /// 4 bytes, by halves of a warp for 8 bytes, by quarters for 16. Atomics on one word wait for one another.

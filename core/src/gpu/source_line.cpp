@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,6 +81,22 @@ std::string fallback(const Module& module, std::uintptr_t offset) {
   return file_name(module.path) + text;
 }
 
+/// "a::Dense<a::(anonymous namespace)::B> >" to "Dense<B>>".
+std::string unqualified(const std::string& name) {
+  std::string text;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name.compare(i, 2, "::") == 0) {
+      constexpr std::string_view kAnonymous = "(anonymous namespace)";
+      if (text.ends_with(kAnonymous)) text.resize(text.size() - kAnonymous.size());
+      else while (!text.empty() && (std::isalnum(static_cast<unsigned char>(text.back())) || text.back() == '_')) text.pop_back();
+      ++i;
+    } else if (!(name[i] == ' ' && text.ends_with('>') && name.compare(i + 1, 1, ">") == 0)) {
+      text += name[i];
+    }
+  }
+  return text;
+}
+
 /// "void a::(anonymous namespace)::gemm<__half>(__half const*, int)" to "gemm<__half>".
 std::string short_name(const std::string& name) {
   int depth = 0;
@@ -93,7 +111,7 @@ std::string short_name(const std::string& name) {
     else if (c == ' ') begin = i + 1;
     else if (c == ':') begin = i + 1;
   }
-  return name.substr(begin, end - begin);
+  return unqualified(name.substr(begin, end - begin));
 }
 
 }  // namespace

@@ -1,0 +1,73 @@
+// patchbay profile: what CUDA kernels do on the emulator, counted, and the time that a GPU needs for it at least.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "access_picture.h"
+#include "commands.h"
+#include "common.h"
+#include "json_text.h"
+#include "output_file.h"
+#include "profile_report.h"
+
+namespace patchbay::app {
+namespace {
+
+constexpr const char* kSvgStart = "<svg xmlns=";
+constexpr const char* kPageStart = "<!DOCTYPE html><title>patchbay profile</title>";
+
+bool is_page(const std::string& file) { return file.ends_with(".html"); }
+
+void check_options(const ProfileOptions& options) {
+  if (options.technique.empty() == options.model.model.empty())
+    throw Error("profile", "takes a technique or --model, one of them", "formats/NAME, attention/NAME, backends/NAME", "`patchbay list kernels` shows them");
+  if (!options.model.model.empty() && (!options.kernel.empty() || !options.op.empty()))
+    throw Error(options.op.empty() ? "--kernel" : "--op", "is for one technique; a model's kernels are chosen by its settings", {}, "weights.format.kernel=NAME, attention.kernel=NAME");
+  if (options.picture.empty() && !options.line.empty()) throw Error("--line", "says what the picture shows", {}, "give --picture too");
+  if (options.picture.empty()) return;
+  if (!is_page(options.picture) && !options.picture.ends_with(".svg")) throw Error("--picture", "'" + printable(options.picture) + "' says no form that is known", "a name in .svg or .html");
+  refuse_other_file(options.picture, is_page(options.picture) ? kPageStart : kSvgStart, "a picture of patchbay profile");
+}
+
+struct Line { const gpu::KernelCounters* kernel; const gpu::SiteCounters* site; };
+
+/// The lines that can be drawn, each kernel's costliest first.
+std::vector<Line> lines_of(const std::vector<gpu::KernelCounters>& kernels, const std::string& wanted) {
+  std::vector<Line> lines;
+  std::string known;
+  for (const auto& kernel : kernels)
+    for (const auto& site : kernel.sites) {
+      if (site.what == gpu::Instruction::constant_load) continue;
+      if (wanted.empty() || site.line == wanted) lines.push_back({&kernel, &site});
+      if (known.find(site.line) == std::string::npos) known += (known.empty() ? "" : ", ") + site.line;
+    }
+  if (lines.empty()) throw Error("--line", wanted.empty() ? "no kernel touched memory" : "no access at '" + printable(wanted) + "'", known);
+  return lines;
+}
+
+void write_picture(const ProfileOptions& options, const std::vector<ProfiledCase>& cases) {
+  std::vector<gpu::KernelCounters> launches;
+  for (const ProfiledCase& profiled : cases) launches.insert(launches.end(), profiled.launches.begin(), profiled.launches.end());
+  const auto kernels = gpu::merge_launches(launches);
+  const auto lines = lines_of(kernels, options.line);
+  if (!is_page(options.picture)) return write_output_file(options.picture, access_svg(*lines[0].site, lines[0].kernel->kernel));
+  constexpr std::size_t kMostPictures = 24;
+  std::string page = std::string(kPageStart) + "<meta charset=\"utf-8\">\n";
+  for (std::size_t i = 0; i < lines.size() && i < kMostPictures; ++i) page += access_svg(*lines[i].site, lines[i].kernel->kernel) + "<br>\n";
+  write_output_file(options.picture, page);
+}
+
+}  // namespace
+
+int profile(const ProfileOptions& options) {
+  check_options(options);
+  const ProfileView view{gpu::gpu_model(options.gpu), options.registers, options.model.model.empty()};
+  const auto cases = options.model.model.empty() ? std::vector{profile_technique(options)} : profile_model(options);
+  if (!options.picture.empty()) write_picture(options, cases);
+  if (options.model.json) fmt::print("{}\n", json_text(profile_json(cases, view)));
+  else fmt::print("{}", profile_text(cases, view, unicode_terminal(), terminal_columns(STDOUT_FILENO)));
+  return 0;
+}
+
+}  // namespace patchbay::app
