@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 
+#include "patchbay/attention.h"
 #include "patchbay/backend.h"
 #include "patchbay/gpu.h"
 
@@ -33,6 +34,12 @@ PATCHBAY_GPU_LAUNCHER(void, quantize_rows, (Version, TensorRef x, TensorRef code
 /// Turns x(T,H,D) in place by the angles of positions(T) i32, as spec says.
 PATCHBAY_GPU_LAUNCHER(void, rope, (Version, TensorRef x, TensorRef positions, const RopeSpec& spec, gpu::Stream))
 
+/// Ops::write_kv: k, v (T,G,D) of all rows of a step into a layer's cache, in its number format.
+PATCHBAY_GPU_LAUNCHER(void, write_kv, (Version, TensorRef k, TensorRef v, const GpuStep& step, int layer, gpu::Stream))
+/// rope of q(T,H,D) in place, and write_kv of the turned k and of v, in one launch; k itself stays as it is. The same bits.
+PATCHBAY_GPU_LAUNCHER(void, rope_write_kv, (TensorRef q, TensorRef k, TensorRef v, TensorRef positions, const RopeSpec& spec,
+                                            const GpuStep& step, int layer, gpu::Stream))
+
 /// out(T,F) = gate(g) * up. out may be g or up.
 PATCHBAY_GPU_LAUNCHER(void, gated, (Version, Gate kind, TensorRef g, TensorRef up, TensorRef out, gpu::Stream))
 /// x(T,C) += y(T,C). y may be f32 whatever x is, and one row for all (stride 0).
@@ -47,8 +54,6 @@ PATCHBAY_GPU_LAUNCHER(void, take_rows, (Version, TensorRef table, TensorRef ids,
 PATCHBAY_GPU_LAUNCHER(void, add_rows, (Version, TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows, gpu::Stream))
 /// y(T,R) = x(T,C) w(R,C)^T; w is f32, f16 or bf16 whatever x is, y may be f32. The definition: formats bring faster ones.
 PATCHBAY_GPU_LAUNCHER(void, matmul_stored, (TensorRef x, TensorRef w, TensorRef y, gpu::Stream))
-/// Ops::write_kv
-PATCHBAY_GPU_LAUNCHER(void, write_kv, (TensorRef k, TensorRef v, const GpuStep& step, int layer, gpu::Stream))
 
 /// out(T,C) = exp(x - max) / sum of exp(x - max), f32; -inf gives 0. out may be x. Has a step `block`.
 PATCHBAY_GPU_LAUNCHER(void, softmax, (Version, TensorRef x, TensorRef out, gpu::Stream))

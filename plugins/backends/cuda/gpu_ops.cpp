@@ -38,7 +38,7 @@ void GpuOps::sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens
   pick(launch::sample, world_)(Version::fast, logits, rows, tokens, stream_);
 }
 void GpuOps::write_kv(TensorRef k, TensorRef v, const GpuStep& step, int layer) {
-  pick(launch::write_kv, world_)(k, v, step, layer, stream_);
+  pick(launch::write_kv, world_)(Version::fast, k, v, step, layer, stream_);
 }
 
 }  // namespace patchbay
