@@ -61,16 +61,20 @@ std::string text_of_thread(const Launch& launch, unsigned rank) {
   return "thread (" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + ")";
 }
 
-[[noreturn]] void refuse(const Access& a, const std::string& problem, const std::string& remedy = {}) {
-  abandon_as(a.thread, problem + ", at " + source_line(a.pc), remedy);
+/// `problem()` says what is wrong; the line is added.
+template <class Problem>
+[[noreturn]] void refuse(const Access& a, Problem problem, const char* remedy = "") {
+  abandon_as(a.thread, [pc = a.pc, problem] { return problem() + ", at " + source_line(pc); }, remedy);
 }
 
-[[noreturn]] void report_race(const Access& a, const Stamp& other, const char* other_verb) {
-  const bool same_block = other.epoch == a.slot().clocks.epoch();
-  std::string text = "race on " + a.memory() + ": " + a.verb() + " at " + source_line(a.pc) + ", and " + (other.atomic ? "atomic" : other_verb) +
-                     " at " + line_of(a.w, other) + " by " + text_of_thread(*a.w.launch, other.rank);
-  text += same_block ? ", with no barrier between" : " of block " + std::to_string(other.epoch - launch_epoch);
-  abandon_as(a.thread, text,
+[[noreturn]] void report_race(const Access& a, const Stamp& stamp, const char* other_verb) {
+  const bool same_block = stamp.epoch == a.slot().clocks.epoch();
+  const auto problem = [a, other = stamp, other_verb, same_block] {
+    const std::string text = "race on " + a.memory() + ": " + a.verb() + " at " + source_line(a.pc) + ", and " + (other.atomic ? "atomic" : other_verb) +
+                             " at " + line_of(a.w, other) + " by " + text_of_thread(*a.w.launch, other.rank);
+    return text + (same_block ? ", with no barrier between" : " of block " + std::to_string(other.epoch - launch_epoch));
+  };
+  abandon_as(a.thread, problem,
              same_block ? "put __syncthreads() between them (__syncwarp() within a warp)"
                         : "blocks of a launch run in any order: use atomics, or __threadfence() and an atomic to hand over");
 }
@@ -96,11 +100,12 @@ void check_cells(const Access& a, ShadowCell* cells) {
     if (a.writes() && clashes(cell.read)) report_race(a, cell.read, "read");
     if (a.writes() && clashes(cell.earlier_read)) report_race(a, cell.earlier_read, "read");
     if (a.kind == AccessKind::read || atomic) {
-      if (shared && cell.write.epoch != now.epoch) refuse(a, a.verb() + " of " + a.memory() + ", which no thread of the block has written",
+      if (shared && cell.write.epoch != now.epoch) refuse(a, [a] { return a.verb() + " of " + a.memory() + ", which no thread of the block has written"; },
                "write it first; where another thread writes it, put a barrier between");
       if (cell.write.pending && cell.write.epoch == now.epoch)
-        abandon_as(a.thread, a.verb() + " of " + a.memory() + " at " + source_line(a.pc) + " before the async copy into it (" + line_of(a.w, cell.write) + ") was waited for",
-                   "cp_async_commit(), cp_async_wait<N>() in the thread that copies, then __syncthreads()");
+        abandon_as(a.thread, [a, copy = cell.write] {
+          return a.verb() + " of " + a.memory() + " at " + source_line(a.pc) + " before the async copy into it (" + line_of(a.w, copy) + ") was waited for";
+        }, "cp_async_commit(), cp_async_wait<N>() in the thread that copies, then __syncthreads()");
     }
     if (a.writes()) {
       cell = {now, {}, {}};
@@ -124,16 +129,20 @@ void check_shared(Access& a) {
     if (a.address + a.bytes > variable.address) before = &variable;  // variables lie in the order of their addresses
   }
   if (!before) before = &block.variables.front();
-  refuse(a, "out of bounds: " + a.verb() + " of " + std::to_string(a.bytes) + " bytes of shared memory at byte " +
-                std::to_string(a.address - before->address) + " of '" + before->name + "', which has " + std::to_string(before->bytes));
+  refuse(a, [a, before] {
+    return "out of bounds: " + a.verb() + " of " + std::to_string(a.bytes) + " bytes of shared memory at byte " +
+           std::to_string(a.address - before->address) + " of '" + before->name + "', which has " + std::to_string(before->bytes);
+  });
 }
 
 void check_global(Access& a, Allocation& allocation) {
-  if (allocation.freed) refuse(a, "use after free: " + a.verb() + " of " + DeviceMemory::describe(allocation));
+  if (allocation.freed) refuse(a, [a, &allocation] { return "use after free: " + a.verb() + " of " + DeviceMemory::describe(allocation); });
   const std::ptrdiff_t offset = a.address - allocation.address;
   if (offset < 0 || static_cast<std::size_t>(offset) + a.bytes > allocation.bytes)
-    refuse(a, "out of bounds: " + a.verb() + " of " + std::to_string(a.bytes) + " bytes of global memory at byte " + std::to_string(offset) + " of " +
-                  DeviceMemory::describe(allocation));
+    refuse(a, [a, offset, &allocation] {
+      return "out of bounds: " + a.verb() + " of " + std::to_string(a.bytes) + " bytes of global memory at byte " + std::to_string(offset) + " of " +
+             DeviceMemory::describe(allocation);
+    });
   a.object = allocation.name;
   if (!allocation.shadow) allocation.shadow = make_shadow(allocation.mapped_bytes);
   check_cells(a, allocation.shadow + offset);
@@ -174,7 +183,7 @@ Space check_access(Worker& w, Thread& thread, const void* address, std::size_t b
   const char* arguments = static_cast<const char*>(call.arguments.get());
   if ((a.address >= arguments && a.address < arguments + call.argument_bytes) || is_thread_index(address)) return Space::arguments;
   if (is_module_data(address)) return Space::constant;
-  refuse(a, a.verb() + " of memory that is not the device's: a host pointer was passed to the kernel, or an index is far off",
+  refuse(a, [a] { return a.verb() + " of memory that is not the device's: a host pointer was passed to the kernel, or an index is far off"; },
          "allocate it with gpu::device_alloc()");
 }
 
@@ -188,7 +197,7 @@ void end_async_write(Thread& thread, const void* address, std::size_t bytes, con
 
 void refuse_misaligned(Worker& w, const void* address, std::size_t bytes, AccessKind kind, const void* pc) {
   const Access a{w, *w.current, static_cast<const char*>(address), bytes, kind, pc};
-  refuse(a, "misaligned " + a.verb() + " of " + std::to_string(bytes) + " bytes", "the address must be a multiple of the size");
+  refuse(a, [a] { return "misaligned " + a.verb() + " of " + std::to_string(a.bytes) + " bytes"; }, "the address must be a multiple of the size");
 }
 
 void forget_shadow(Allocation& allocation) {

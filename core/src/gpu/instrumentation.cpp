@@ -54,9 +54,9 @@ void note_lane_access(int lane, const void* pointer, std::size_t bytes, bool wri
 }
 
 void refuse_index(std::intptr_t index, const void* pc) {
-  if (worker) worker->quiet = true;
-  const std::string problem = "index " + std::to_string(index) + " is outside of its dimension, at " + source_line(pc);
-  if (!worker || !worker->current) throw Error("emulator", problem);
+  const auto problem = [=] { return "index " + std::to_string(index) + " is outside of its dimension, at " + source_line(pc); };
+  if (!worker || !worker->current) throw Error("emulator", problem());
+  worker->quiet = true;
   abandon_as(*worker->current, problem);
 }
 

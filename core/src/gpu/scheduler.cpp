@@ -174,12 +174,12 @@ void yield() {
   run_another();
 }
 
-void abandon_as(Thread& thread, const std::string& problem, const std::string& remedy) {
+void abandon_as(Thread& thread, std::function<std::string()> problem, const char* remedy) {
   Worker& w = *worker;
   Fibre* fibre = w.current->fibre;
   w.current = &thread;
-  w.where = place_of(w), w.problem = problem, w.remedy = remedy;
-  w.current = nullptr;
+  w.report = std::move(problem);
+  w.remedy = remedy;
   switch_fibre(*fibre, w.main, true);
   std::abort();  // an abandoned fibre is never gone on with
 }
@@ -208,6 +208,10 @@ void run_blocks(Worker& w, Launch& launch) {
     make_current(w, thread);
     ++w.switches;
     switch_fibre(w.main, *thread->fibre, false);
+    if (w.report) {
+      w.where = place_of(w), w.problem = w.report();
+      w.report = nullptr;
+    }
     w.current = nullptr;
     w.quiet = false;
     w.site = nullptr;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -89,6 +90,7 @@ struct Worker {
   const CallSite* site = nullptr;                          ///< of the collective whose work is done just now
   bool quiet = false;                                      ///< runtime code runs: its accesses are not the kernel's
   std::string where, problem, remedy;                      ///< of the error that ended a block
+  std::function<std::string()> report;                     ///< says `problem`, when a thread was abandoned
   ~Worker();
 };
 
@@ -120,7 +122,8 @@ void run_another();
 void run_blocks(Worker& w, Launch& launch);
 /// Ends the launch with an error of `thread` (a collective touches memory for all its lanes) without unwinding: for callbacks, which must not
 /// throw.
-[[noreturn]] void abandon_as(Thread& thread, const std::string& problem, const std::string& remedy = {});
+/// `problem` is called when the thread's stack has been left: nothing that it makes is lost there.
+[[noreturn]] void abandon_as(Thread& thread, std::function<std::string()> problem, const char* remedy = "");
 // reports.cpp
 [[noreturn]] void report_deadlock(Worker& w);
 // collectives.cpp
