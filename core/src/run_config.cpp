@@ -185,6 +185,30 @@ Settings weights_settings(const RunConfig& config) {
 
 }  // namespace
 
+bool wants_one_kernel(const RunConfig& config) { return config.deterministic && kernels_of(config.device) == "cuda"; }
+
+PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec) {
+  Registry& registry = Registry::instance();
+  for (const ParamInfo& param : registry.describe(registry.find(kind, spec.type))) {
+    std::string best;
+    for (const KernelInfo& kernel : param.kernels) {
+      const bool here = kernel.available == nullptr || kernel.available();
+      if (kernel.backend == "cuda" && kernel.phases == "both" && here) best = kernel.name;
+    }
+    if (best.empty()) continue;
+    Settings settings = spec.settings ? *spec.settings : Settings();
+    settings.kind = Settings::Kind::map;
+    if (const Settings* given = settings.find(param.name)) {
+      const KernelChoice choice = read_kernel(*given, param.kernels);
+      if (choice.prefill == choice.decode) return spec;
+      throw Error(given->where, "deterministic: true, and prefill and decoding have different kernels", "one name", "take " + best);
+    }
+    settings.entries.emplace_back(param.name, text_settings(best));
+    spec.settings = std::make_shared<Settings>(std::move(settings));
+  }
+  return spec;
+}
+
 RunConfig read_run_config(const Settings& base) {
   RunConfig config;
   const bool absent = base.kind == Settings::Kind::null && base.where.empty();
@@ -204,6 +228,12 @@ RunConfig read_run_config(const Settings& base) {
   reader.integer("threads", config.threads, 0, kMaxThreads, {});
   reader.finish();
   effective_settings(config);  // reads every plugin's own parameters
+  if (!wants_one_kernel(config)) return config;
+  config.attention = with_one_kernel("attention", config.attention);
+  if (!config.weights.format.type.empty()) config.weights.format = with_one_kernel("formats", config.weights.format);
+  for (WeightRule& rule : config.rules) {
+    if (!rule.format.type.empty()) rule.format = with_one_kernel("formats", rule.format);
+  }
   return config;
 }
 

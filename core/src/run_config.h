@@ -38,6 +38,12 @@ struct RunConfig {
   int threads = 0;                   ///< 0: all cores. Not part of the run's identity.
 };
 
+/// The plugin with one kernel for prefill and decoding on a GPU, if it has a choice and none was made: the best that serves both. So
+/// a row's bits do not depend on what came with it. @throws Error where two were named.
+PATCHBAY_API PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec);
+/// Whether `config` asks for that.
+PATCHBAY_API bool wants_one_kernel(const RunConfig& config);
+
 /// Reads and checks everything that can be checked without the model. Unknown keys, wrong values and unknown plugins are Errors.
 PATCHBAY_API RunConfig read_run_config(const Settings& base);
 /// Every setting in effect, nested plugins expanded, as a tree ready for to_json: the record's `config`.

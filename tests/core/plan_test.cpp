@@ -324,6 +324,23 @@ TEST_CASE("the quick start plans twelve runs that differ where it says, and the 
   CHECK_FALSE(json["runs"][0].contains("predicted"));  // the model was not looked at
 }
 
+TEST_CASE("a checked plan says how much of the weights lies on a device") {
+  const auto model = test::source_path("data/tiny-shakespeare/tiny-shakespeare-f16.gguf");
+  const auto predicted = [&](const std::string& base) {
+    auto plan = read_plan(parse_yaml("name: sizes\nmodel: " + model + "\nbase: {" + base + "}\ntasks: [memory]\n", "sizes.yaml"), "");
+    check_plan(plan);
+    return nlohmann::json::parse(plan_json(plan))["runs"][0]["predicted"];
+  };
+  CHECK_FALSE(predicted("device: cpu").contains("device_weights_bytes"));
+  const auto all = predicted("device: simt");
+  CHECK(all["device_weights_bytes"] == all["weights_bytes"]);
+  const auto some = predicted("device: simt, gpu_layers: 2");
+  CHECK(some["device_weights_bytes"].get<double>() > 0.4 * all["weights_bytes"].get<double>());
+  CHECK(some["device_weights_bytes"].get<double>() < 0.7 * all["weights_bytes"].get<double>());
+  CHECK_FALSE(predicted("device: simt, gpu_layers: 0").contains("device_weights_bytes"));
+  CHECK_THROWS_WITH(predicted("device: simt, gpu_layers: 5"), Contains("gpu_layers") && Contains("0 to 4"));
+}
+
 TEST_CASE("a plan that was checked says what its formats make of the model") {
   const auto model = test::source_path("tests/golden/tiny_llama/gqa_tied.gguf");
   auto plan = read_plan(parse_yaml("name: sizes\nmodel: " + model + "\ntasks: [memory]\nsweep: {kv_store.format: [fp16, int8]}\n", "sizes.yaml"), "");

@@ -96,7 +96,13 @@ TEST_CASE("a device sets what is open: its own kernels, inputs that are not roun
   CHECK(split.activations == ActivationMode::q8);  // of the layers that stay on the host
   CHECK(effective(split)["gpu_layers"] == 2);
   CHECK(read("device: simt\ngpu_layers: all\n").gpu_layers == kAllLayers);
-  for (const RunConfig& one : {config, split}) {
+  const RunConfig same = read("device: simt\ndeterministic: true\nweights: {quantizer: rtn, format: q8_0}\n");
+  CHECK(effective(same)["attention"]["kernel"] == "flash");  // for both phases, where split_kv would decode
+  CHECK(effective(same)["weights"]["format"]["kernel"].is_string());
+  CHECK(effective(config)["attention"]["kernel"]["decode"] == "split_kv");
+  CHECK_THROWS_WITH(read("device: simt\ndeterministic: true\nattention: {type: flash, kernel: {prefill: flash, decode: split_kv}}\n"),
+                    Catch::Contains("kernel: deterministic: true") && Catch::Contains("take flash"));
+  for (const RunConfig& one : {config, split, same}) {
     const Settings settings = effective_settings(one);
     CHECK(to_json(effective_settings(read_run_config(settings))) == to_json(settings));
   }

@@ -108,14 +108,15 @@ bool is_vector(Role role) {
 /// Adds up what each role of a model is in the run.
 class Counter {
  public:
-  Counter(ModelCost& cost, const ModelFile& file, const WeightPlan& plan, std::span<const TensorPath> paths)
-      : cost_(cost), file_(file), plan_(plan) {
+  Counter(ModelCost& cost, const ModelFile& file, const RunConfig& config, const WeightPlan& plan, std::span<const TensorPath> paths)
+      : cost_(cost), file_(file), plan_(plan), first_on_device_(first_on_device(cost.spec, config)) {
     for (const TensorPath& tensor : paths) integer_[tensor.tensor] = tensor.path.find(":integer/") != std::string::npos;
   }
 
   void add(const TensorPlace& place, int layer, int expert) {
     const ModelSpec& spec = cost_.spec;
     const auto [rows, cols] = matrix_shape(spec, place.role);
+    on_device_ = (layer >= 0 ? layer : use_of(place.role) == MatrixCost::Use::lookup ? -1 : spec.layers) >= first_on_device_;
     if (is_vector(place.role)) {
       add_floats(rows);
       if (spec.norm == Norm::layer && place.role != Role::shared_router) add_floats(rows);
@@ -133,7 +134,7 @@ class Counter {
     if (place.role == Role::embedding) cost_.embedding_row_bytes = static_cast<double>(matrix.bytes) / static_cast<double>(rows);
     for (int copy = 0; copy < copies; ++copy) {
       cost_.parameters += rows * cols;
-      cost_.weights_bytes += matrix.bytes;
+      add_bytes(matrix.bytes);
       cost_.matrices.push_back(matrix);
       if (place.needs_bias || file_.tensor(tensor_name(place, layer, expert, ".bias"))) add_floats(rows);
     }
@@ -143,7 +144,16 @@ class Counter {
   /// Norms and biases are kept in fp32.
   void add_floats(std::int64_t count) {
     cost_.parameters += count;
-    cost_.weights_bytes += count * bytes_of(DType::f32);
+    add_bytes(count * bytes_of(DType::f32));
+  }
+  void add_bytes(std::int64_t bytes) {
+    cost_.weights_bytes += bytes;
+    if (on_device_) cost_.device_bytes += bytes;
+  }
+  /// As Placement has it: past the head where nothing lies on a device.
+  static int first_on_device(const ModelSpec& spec, const RunConfig& config) {
+    if (config.device == "cpu" || config.gpu_layers == 0) return spec.layers + 1;
+    return config.gpu_layers == kAllLayers ? 0 : spec.layers - config.gpu_layers;
   }
   std::shared_ptr<WeightFormat> format_of(const TensorPlace& place, const std::string& label, int layer, int expert) const {
     if (const auto& chosen = plan_.choice(label).format) return chosen;
@@ -161,6 +171,8 @@ class Counter {
   ModelCost& cost_;
   const ModelFile& file_;
   const WeightPlan& plan_;
+  int first_on_device_;
+  bool on_device_ = false;               ///< what is counted now
   std::map<std::string, bool> integer_;  ///< by label
 };
 
@@ -171,7 +183,7 @@ ModelCost model_cost(const ModelFile& file, const RunConfig& config, std::span<c
   cost.spec = read_model_spec(file);
   cost.activations = config.activations;
   const WeightPlan plan(file, cost.spec, config);
-  Counter counter(cost, file, plan, paths);
+  Counter counter(cost, file, config, plan, paths);
   cost.spec.for_each_tensor([&](const TensorPlace& place, int layer, int expert) { counter.add(place, layer, expert); });
   cost.kv_bytes_per_token = kv_bytes(cost.spec, make<KvStore>(config.kv_store)->format());
   return cost;

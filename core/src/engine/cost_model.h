@@ -30,6 +30,7 @@ struct ModelCost {
   ActivationMode activations = ActivationMode::q8;
   std::vector<MatrixCost> matrices;
   std::int64_t parameters = 0, weights_bytes = 0;
+  std::int64_t device_bytes = 0;               ///< of the weights, those that lie on a device that is not the host
   std::int64_t kv_bytes_per_token = 0;         ///< all layers, keys and values, scales included
   double embedding_row_bytes = 0;
   double bits_per_weight() const { return 8.0 * static_cast<double>(weights_bytes) / static_cast<double>(parameters); }

@@ -113,6 +113,7 @@ class Loader {
     const RowRange range = range_of(role, *place, tensor, expert);
     Linear linear;
     linear.format = stored_format(*file_, tensor);
+    if (wants_one_kernel(config_)) linear.format = make<WeightFormat>(with_one_kernel("formats", {std::string(tensor.format), nullptr}));
     if (place->transposed) {
       transpose(linear, tensor, range);
     } else {

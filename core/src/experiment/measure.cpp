@@ -167,12 +167,13 @@ Json decode_tasks(Session& session, const Workload& work, Json& metrics, Json& b
   return outputs_of(session, work.tasks, pass);
 }
 
-void add_sizes(const Session& session, Json& metrics) {
+void add_sizes(Session& session, Json& metrics) {
   const auto sizes = session.sizes();
   metrics["weights_bytes"] = sizes.weights_bytes;
   metrics["bits_per_weight"] = sizes.bits_per_weight;
   metrics["quantized_bits_per_weight"] = sizes.quantized_parameters > 0 ? Json(sizes.quantized_bits_per_weight) : Json();
   metrics["kv_bytes_per_token"] = session.kv_store().usage().bytes_per_token;
+  if (!session.device().is_host()) metrics["device_bytes"] = session.device().memory().bytes;  // weights, cache and activations
 }
 
 }  // namespace patchbay

@@ -44,6 +44,6 @@ PATCHBAY_API void run_prefill(Session& session, const Workload& work);
 /// `by_kind`: the same for the prompts of each kind, {KIND: {metrics}}. Returns what was generated: [{"name", "kind", "tokens", "text", ...}].
 PATCHBAY_API Json decode_tasks(Session& session, const Workload& work, Json& metrics, Json& by_kind, const MeasureProgress& progress);
 /// weights_bytes, bits_per_weight, quantized_bits_per_weight, kv_bytes_per_token.
-PATCHBAY_API void add_sizes(const Session& session, Json& metrics);
+PATCHBAY_API void add_sizes(Session& session, Json& metrics);
 
 }  // namespace patchbay

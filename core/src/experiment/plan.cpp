@@ -406,7 +406,7 @@ std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
     try {
       check_run(*file, run.config, {inputs.longest_sequence, 1});
       const auto cost = model_cost(*file, run.config);
-      run.predicted = PredictedSizes{cost.weights_bytes, cost.kv_bytes_per_token, cost.bits_per_weight()};
+      run.predicted = PredictedSizes{cost.weights_bytes, cost.kv_bytes_per_token, cost.bits_per_weight(), cost.device_bytes};
     } catch (const Error& error) {
       throw error.at("run " + run.name);
     }
@@ -450,6 +450,7 @@ std::string plan_json(const Plan& plan) {
     if (const auto& sizes = run.predicted)
       json["runs"].back()["predicted"] = {{"weights_bytes", sizes->weights_bytes}, {"bits_per_weight", sizes->bits_per_weight},
                                           {"kv_bytes_per_token", sizes->kv_bytes_per_token}};
+    if (run.predicted && run.predicted->device_bytes > 0) json["runs"].back()["predicted"]["device_weights_bytes"] = run.predicted->device_bytes;
   }
   return json.dump(2);
 }
@@ -459,9 +460,12 @@ std::string plan_table(const Plan& plan) {
   table.header = {"run"};
   for (const auto& [column, value] : plan.runs[0].labels) table.header.push_back(column);
   const auto labels = table.header.size();
-  for (const char* title : {"weights\nMiB", "bits/\nweight", "KV B/\ntoken", ""}) table.header.emplace_back(title);
+  const bool devices = std::ranges::any_of(plan.runs, [](const PlannedRun& run) { return run.predicted && run.predicted->device_bytes > 0; });
+  for (const char* title : {"weights\nMiB", "bits/\nweight", "KV B/\ntoken"}) table.header.emplace_back(title);
+  if (devices) table.header.emplace_back("on device\nMiB");
+  table.header.emplace_back("");
   table.right.assign(table.header.size(), false);
-  std::fill_n(table.right.begin() + static_cast<std::ptrdiff_t>(labels), 3, true);
+  std::fill_n(table.right.begin() + static_cast<std::ptrdiff_t>(labels), devices ? 4 : 3, true);
   for (std::size_t i = 0; i < plan.runs.size(); ++i) {
     std::vector<std::string> row = {std::to_string(i + 1)};
     for (const auto& [column, value] : plan.runs[i].labels) row.push_back(value);
@@ -469,6 +473,7 @@ std::string plan_table(const Plan& plan) {
     row.push_back(sizes ? fmt::format("{:.1f}", static_cast<double>(sizes->weights_bytes) / (1 << 20)) : "-");
     row.push_back(sizes ? fmt::format("{:.2f}", sizes->bits_per_weight) : "-");
     row.push_back(sizes ? std::to_string(sizes->kv_bytes_per_token) : "-");
+    if (devices) row.push_back(sizes ? fmt::format("{:.1f}", static_cast<double>(sizes->device_bytes) / (1 << 20)) : "-");
     row.push_back(plan.runs[i].baseline ? "baseline" : plan.runs[i].noise ? "baseline again: noise" : "");
     table.rows.push_back(std::move(row));
   }

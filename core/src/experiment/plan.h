@@ -29,6 +29,7 @@ struct EvaluationSettings {
 struct PredictedSizes {
   std::int64_t weights_bytes = 0, kv_bytes_per_token = 0;
   double bits_per_weight = 0;
+  std::int64_t device_bytes = 0;  ///< of the weights, on a device that is not the host
 };
 
 struct PlannedRun {
