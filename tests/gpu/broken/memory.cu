@@ -49,8 +49,13 @@ __global__ void stack_too_small_kernel(float* out) {
   out[threadIdx.x] = large[threadIdx.x];
 }
 
+#if defined(__CUDACC__)
+constexpr int kTooLarge = 64;  // nvcc refuses the other by itself
+#else
+constexpr int kTooLarge = 20000;
+#endif
 __global__ void static_shared_too_large_kernel(float* out) {
-  PATCHBAY_SHARED(float, tile, [20000]);
+  PATCHBAY_SHARED(float, tile, [kTooLarge]);
   tile[threadIdx.x] = 1;
   out[threadIdx.x] = tile[threadIdx.x];
 }
@@ -67,9 +72,7 @@ void misaligned_vector(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, s
 void uninitialised_shared(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, uninitialised_shared_kernel, out); }
 void wild_pointer(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, wild_pointer_kernel, out); }
 void stack_too_small(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, stack_too_small_kernel, out); }
-#if !defined(__CUDACC__)  // nvcc refuses this one by itself
 void static_shared_too_large(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, static_shared_too_large_kernel, out); }
-#endif
 void copies_input(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, copies_input_kernel, out); }
 
 }  // namespace patchbay::PATCHBAY_GPU
