@@ -60,7 +60,12 @@ void write_picture(const ProfileOptions& options, const std::vector<ProfiledCase
 
 }  // namespace
 
-int profile(const ProfileOptions& options) {
+int profile(const ProfileOptions& given) {
+  ProfileOptions options = given;
+  if (options.technique.find('=') != std::string::npos) {  // the first key=value, where --model stands for a technique
+    options.model.assignments.insert(options.model.assignments.begin(), options.technique);
+    options.technique.clear();
+  }
   check_options(options);
   const ProfileView view{gpu::gpu_model(options.gpu), options.registers, options.model.model.empty()};
   const auto cases = options.model.model.empty() ? std::vector{profile_technique(options)} : profile_model(options);
