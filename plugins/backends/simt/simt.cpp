@@ -25,7 +25,7 @@ class Simt final : public GpuBackend {
     void visit(Fields& f) {
       common.visit(f);
       f.boolean("checked", checked,
-                {"run under the emulator's checks: races, bounds, uninitialised memory; some 20 times slower"});
+                {"run under the emulator's checks: races, bounds, uninitialised memory; a few times slower"});
       f.integer("threads", threads, 0, 1024, {"threads of the CPU among which the blocks of a launch are dealt; 0: every core this process may use"});
     }
   };
