@@ -54,7 +54,7 @@ TEST_CASE("cpu: scales are fp16 where that is exact, and offsets are left out wh
   if (!__builtin_cpu_supports("avx2")) return;
   const auto avx2 = backend(scalar("avx2"));
   const auto bytes = [&](int bits, float scale, float offset) {
-    return avx2->ops().prepare_affine(Uniform(8, 64, bits, scale, offset))->bytes();
+    return avx2->ops().host().prepare_affine(Uniform(8, 64, bits, scale, offset))->bytes();
   };
   // 8 rows of 2 blocks are one tile: 256 or 512 bytes of codes, 16 numbers of 2 or 4 bytes once or twice, padded to 64.
   CHECK(bytes(4, 0.5f, -1.25f) == 256 + 2 * 32);
