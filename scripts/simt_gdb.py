@@ -16,7 +16,7 @@ def elements(vector):
 
 
 def worker():
-    pointer = gdb.parse_and_eval("patchbay::gpu::emulator::worker")
+    pointer = gdb.parse_and_eval("'patchbay::gpu::emulator::worker'")  # quoted: a frame without debug information counts as C
     if not int(pointer):
         raise gdb.GdbError("no kernel runs on this OS thread")
     return pointer.dereference()
@@ -25,7 +25,7 @@ def worker():
 def threads():
     """Block and thread, of all blocks that have not ended."""
     for owner in elements(worker()["blocks"]):
-        block = gdb.parse_and_eval("**(patchbay::gpu::emulator::Block**)%d" % int(owner.address))
+        block = owner.address.cast(owner.type.template_argument(0).pointer().pointer()).dereference().dereference()  # of a unique_ptr
         if int(block["live"]):
             for thread in elements(block["threads"]):
                 yield block, thread
