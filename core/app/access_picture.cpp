@@ -103,8 +103,8 @@ std::string access_svg(const gpu::SiteCounters& site, const std::string& kernel)
   std::string svg = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" font-size=\"12\">\n"
                                 "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n", kWidth, below.height);
   svg += words(kLeft, 22, fmt::format("{}: {} at {}", kernel, name_of(site.what), site.line), "font-weight=\"bold\"");
-  svg += words(kLeft, 40, fmt::format("{} memory '{}', warp {} of block {}: the costliest of {} requests", site.shared ? "shared" : "global", pattern.object,
-                                      pattern.warp, pattern.block, site.requests));
+  svg += words(kLeft, 40, fmt::format("{} memory{}, warp {} of block {}: the costliest of {} requests", site.shared ? "shared" : "global",
+                                      pattern.object.empty() ? "" : fmt::format(" '{}'", pattern.object), pattern.warp, pattern.block, site.requests));
   for (unsigned lane = 0; lane < 32; ++lane) {
     svg += box(kLeft + static_cast<int>(lane) * kLaneWidth, kLaneTop, kLaneWidth, kHeight, has(pattern, lane) ? lane_colour(lane) : "white", fmt::format("lane {}", lane));
     svg += words(kLeft + static_cast<int>(lane) * kLaneWidth + 6, kLaneTop + 14, std::to_string(lane), has(pattern, lane) ? "font-size=\"10\" fill=\"white\"" : "font-size=\"10\" fill=\"#999\"");
