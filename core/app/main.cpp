@@ -250,8 +250,8 @@ void add_chat(CLI::App& app, Outcome& outcome) {
         model(command, options.model);
         command.add_option("--system", options.system, "The system message");
         command.add_option("--message", options.message, "One message, answered once; else messages come from standard input");
-        command.add_option("--tools", options.tools, "A JSON file with the tools that the model may call");
-        command.add_option("--template", options.chat_template, "A file with a chat template, instead of the model's own");
+        path(command, "--tools", options.tools, "A JSON file with the tools that the model may call");
+        path(command, "--template", options.chat_template, "A file with a chat template, instead of the model's own");
         number(command, "--max-tokens", options.max_tokens, "Longest answer, in tokens");
         number(command, "--context", options.context, "Room for the conversation, in tokens; 0: the model's context, at most 4096");
         number(command, "--seed", options.seed, "Seed of the random draws");
@@ -265,10 +265,10 @@ void add_template(CLI::App& app, Outcome& outcome) {
   add<TemplateOptions>(app, outcome, "template", "What a chat template makes of messages: the text and its tokens",
                        [](CLI::App& command, TemplateOptions& options) {
                          model(command, options.model);
-                         command.add_option("--messages", options.messages, "A JSON file, or - for standard input: [{\"role\": \"user\", \"content\": \"...\"}, ...]")->required();
-                         command.add_option("--tools", options.tools, "A JSON file with tools");
-                         command.add_option("--variables", options.variables, "A JSON file with more names for the template (enable_thinking)");
-                         command.add_option("--template", options.chat_template, "A file with a chat template, instead of the model's own");
+                         path(command, "--messages", options.messages, "A JSON file, or - for standard input: [{\"role\": \"user\", \"content\": \"...\"}, ...]")->required();
+                         path(command, "--tools", options.tools, "A JSON file with tools");
+                         path(command, "--variables", options.variables, "A JSON file with more names for the template (enable_thinking)");
+                         path(command, "--template", options.chat_template, "A file with a chat template, instead of the model's own");
                          command.add_flag("--no-generation-prompt", options.no_generation_prompt, "Leave out what opens the answer");
                        }, show_template);
 }

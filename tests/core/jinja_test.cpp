@@ -118,6 +118,9 @@ TEST_CASE("bytes of data stay marked through all that a template does with them"
       {"{% for k, v in d.items() %}{{ k ~ v }}{% endfor %}", "«kv<»"},
       {"{{ x | list | map('upper') | join }}", "«AB»"},
       {"{{ ('s' + x) | capitalize }}", "«Sab»"},  // of both origins and rewritten as a whole: all of it counts as data
+      {"{{ dict(**d) }}", "{'«k»': '«v<»'}"},   // names that come by ** are data too
+      {"{% macro m() %}{{ kwargs }}{% endmacro %}{{ m(a=1, **d) }}", "{'a': 1, '«k»': '«v<»'}"},
+      {"{{ '%(k)s' | format(**d) }}{{ '{k}'.format(**d) }}", "«v<v<»"},
       {"{{ 'k' if 'k' in d else x }}{{ x == 'ab' }}", "kTrue"},
   };
   for (const Case& c : cases) {
@@ -163,6 +166,10 @@ TEST_CASE("the date is the one that was given") {
   options.now->tm_mon = 6;
   options.now->tm_mday = 4;
   CHECK(render("{{ strftime_now('%d %b %Y, %-d') }}", Json::object(), options) == "04 Jul 2026, 4");
+  const auto of_data = jinja::Template("<{{ strftime_now('%Y' ~ x) }}>").render({{"x", "ab"}}, options);  // a format that is data in part makes data
+  CHECK(of_data.text == "<2026ab>");
+  REQUIRE(of_data.data.size() == 1);
+  CHECK((of_data.data[0].begin == 1 && of_data.data[0].end == 7));
   CHECK_THAT(error_of("{{ strftime_now('%999999999d') }}", Json::object(), options), Catch::Contains("unknown field"));
   CHECK_THAT(error_of("{{ strftime_now('%') }}", Json::object(), options), Catch::Contains("unknown field"));
 }

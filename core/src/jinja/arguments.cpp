@@ -12,7 +12,8 @@ Bound::Bound(Arguments arguments, std::initializer_list<std::string_view> parame
   if (all.empty()) all = "no arguments";
   if (arguments.positional.size() > values_.size()) fail("too many arguments: " + std::to_string(arguments.positional.size()), all);
   std::ranges::move(arguments.positional, values_.begin());
-  for (auto& [name, value] : arguments.named) {
+  for (auto& [given, value] : arguments.named) {
+    const std::string& name = given.bytes();
     const auto index = static_cast<std::size_t>(std::ranges::find(parameters_, name) - parameters_.begin());
     if (index == parameters_.size()) fail("unknown argument '" + escaped(name, 40) + "'", all);
     if (values_[index]) fail("argument '" + name + "' is given twice");

@@ -12,7 +12,7 @@ namespace {
 std::optional<Value> take_named(Arguments& arguments, std::string_view name) {
   std::optional<Value> value;
   std::erase_if(arguments.named, [&](const auto& entry) {
-    const bool found = entry.first == name;
+    const bool found = entry.first.bytes() == name;
     if (found) value = entry.second;
     return found;
   });
@@ -24,7 +24,7 @@ std::optional<Value> take_named(Arguments& arguments, std::string_view name) {
 Arguments Interpreter::evaluate_arguments(const CallArguments& given) {
   Arguments arguments;
   for (const ExpressionPtr& argument : given.positional) arguments.positional.push_back(evaluate(*argument));
-  for (const auto& [name, value] : given.named) arguments.named.emplace_back(name, evaluate(*value));
+  for (const auto& [name, value] : given.named) arguments.named.emplace_back(Text(name, Origin::frame), evaluate(*value));
   if (given.more_positional) {
     for (Value& item : items_of(evaluate(*given.more_positional), budget_)) arguments.positional.push_back(std::move(item));
   }
@@ -33,7 +33,7 @@ Arguments Interpreter::evaluate_arguments(const CallArguments& given) {
   if (!more.dict()) fail("'**' before a " + more.type_name(), "a dict");
   for (const auto& [name, value] : more.dict()->entries) {
     if (!name.is_text()) fail("a named argument's name is a " + name.type_name(), "a string");
-    arguments.named.emplace_back(name.text().bytes(), value);
+    arguments.named.emplace_back(name.text(), value);
   }
   return arguments;
 }
@@ -93,10 +93,10 @@ Value Interpreter::call_macro(const MacroBlock& macro, const std::shared_ptr<Sco
     if (binds_caller) set_name("caller", take_named(arguments, "caller").value_or(Value::undefined("'caller' is undefined: " + where + " was not called by a call block")));
     if (macro.takes_more_named) {
       std::vector<std::pair<Value, Value>> entries;
-      for (auto& [name, value] : arguments.named) entries.emplace_back(Value::text(name), std::move(value));
+      for (auto& [name, value] : arguments.named) entries.emplace_back(std::move(name), std::move(value));
       set_name("kwargs", Value::dict(budget_, std::move(entries)));
     } else if (!arguments.named.empty()) {
-      fail(where + " has no parameter '" + escaped(arguments.named[0].first, 40) + "'", "", "is it given twice?");
+      fail(where + " has no parameter '" + escaped(arguments.named[0].first.bytes(), 40) + "'", "", "is it given twice?");
     }
     if (macro.takes_more_positional) {
       const auto rest = arguments.positional.begin() + static_cast<std::ptrdiff_t>(next);

@@ -89,7 +89,7 @@ Value format(Interpreter& self, const Value& value, Arguments arguments) {
   const Text text = self.text_of(value);
   if (arguments.named.empty()) return formatted(text, Value::tuple(self.budget(), std::move(arguments.positional)), self.budget());
   std::vector<std::pair<Value, Value>> entries;
-  for (auto& [name, entry] : arguments.named) entries.emplace_back(Value::text(name), std::move(entry));
+  for (auto& [name, entry] : arguments.named) entries.emplace_back(std::move(name), std::move(entry));
   return formatted(text, Value::dict(self.budget(), std::move(entries)), self.budget());
 }
 

@@ -183,7 +183,7 @@ Text format_braces(const Text& format, const Arguments& arguments, Budget& budge
       if (index < arguments.positional.size()) value = &arguments.positional[index];
     } else {
       if (name.find_first_of(".[!:{") != std::string::npos) fail("format() with the field '{" + escaped(name, 40) + "}'", "{}, {0} and {name}");
-      const auto found = std::ranges::find(arguments.named, name, [](const auto& entry) -> const std::string& { return entry.first; });
+      const auto found = std::ranges::find(arguments.named, name, [](const auto& entry) -> const std::string& { return entry.first.bytes(); });
       if (found != arguments.named.end()) value = &found->second;
     }
     if (value == nullptr) fail("format() has no value for the field '{" + escaped(name, 40) + "}'");

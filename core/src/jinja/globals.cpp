@@ -42,7 +42,7 @@ std::vector<std::pair<Value, Value>> entries_of(Interpreter& interpreter, Argume
       entries.emplace_back(both[0], both[1]);
     }
   }
-  for (auto& [name, value] : arguments.named) entries.emplace_back(Value::text(name), std::move(value));
+  for (auto& [name, value] : arguments.named) entries.emplace_back(std::move(name), std::move(value));
   return entries;
 }
 
@@ -75,13 +75,15 @@ void check_time_format(std::string_view format) {
 
 Value strftime_now(Interpreter& interpreter, Arguments arguments) {
   const Bound bound(std::move(arguments), {"format"}, 1);
-  const std::string& format = bound.text(0).bytes();
+  const Text& given = bound.text(0);
+  const std::string& format = given.bytes();
   if (!interpreter.now()) fail("the template asks for the date, and none was given");
   check_time_format(format);
   if (format.size() > 200) fail("the format of strftime_now() is too long", "up to 200 bytes");
   char written[8192];
   const std::tm now = *interpreter.now();
-  return Value::text(std::string(written, std::strftime(written, sizeof written, format.c_str(), &now)));
+  // Fields may grow or vanish, so a format that is data in part gives data.
+  return Text(std::string(written, std::strftime(written, sizeof written, format.c_str(), &now)), given.data().empty() ? Origin::frame : Origin::data);
 }
 
 Value cycler(Interpreter& interpreter, Arguments arguments) {

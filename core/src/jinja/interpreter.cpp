@@ -146,7 +146,7 @@ Interpreter::Flow Interpreter::run_node(const CallBlock& node) {
   const auto& called = std::get<Call>(node.call->node);
   const Value callee = evaluate(*called.callee);
   Arguments arguments = evaluate_arguments(called.arguments);
-  arguments.named.emplace_back("caller", Value(make_object<Macro>(node.caller, scope_)));
+  arguments.named.emplace_back(Text("caller", Origin::frame), Value(make_object<Macro>(node.caller, scope_)));
   print(text_of(call(callee, std::move(arguments))));
   return Flow::next;
 }

@@ -102,7 +102,7 @@ class Value {
 
 struct Arguments {
   std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  std::vector<std::pair<Text, Value>> named;  ///< a name that came by ** may be data
 };
 
 bool equal(const Value& a, const Value& b, Budget& budget);
