@@ -122,7 +122,7 @@ std::string find_model(const std::string& file_or_name) {
     const fs::path description = folder / (file_or_name + ".yaml");
     if (fs::is_regular_file(description)) return described_file(description);
   }
-  throw Error(escaped(file_or_name, 200), fs::is_directory(file_or_name) ? "is a folder, and there is no model of this name" : "no such model", known_models());
+  throw Error(escaped(file_or_name, 200), fs::is_directory(file_or_name) ? "is a folder without config.json, and there is no model of this name" : "no such model", known_models());
 }
 
 }  // namespace patchbay

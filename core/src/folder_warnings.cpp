@@ -7,6 +7,7 @@
 
 #include "json_file.h"
 #include "path_checks.h"
+#include "tokenizer/readers.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -51,6 +52,14 @@ void check_index(const ModelFile& file, Warnings& warnings) {
     warnings.push_back(fmt::format("{}: total_size is {:.0f}, and the tensors have {} bytes", index.name(), total->real(), bytes));
 }
 
+/// Text may become any token of a tokenizer, and the model has to have a row for it.
+void check_rows(const ModelFile& file, std::int64_t rows, Warnings& warnings) {
+  const std::string path = file.folder() + "/tokenizer.json";
+  if (!is_there(path)) return;
+  const std::int64_t tokens = read_tokenizer_json(JsonFile(path)).vocabulary.size();
+  if (tokens > rows) warnings.push_back(fmt::format("{}: has {} tokens, and the model rows for {}: text that becomes one of the others is refused", escaped(path), tokens, rows));
+}
+
 /// A token id, or a list of them.
 void check_ids(const JsonFile& config, std::int64_t vocabulary, Warnings& warnings) {
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
@@ -84,6 +93,7 @@ std::vector<std::string> folder_warnings(const ModelFile& file) {
   const auto size = config.root().find("vocab_size");
   const std::int64_t vocabulary = size ? size->integer(0, INT32_MAX) : INT32_MAX;
   check_ids(config, vocabulary, warnings);
+  check_rows(file, vocabulary, warnings);
   if (const std::string path = file.folder() + "/generation_config.json"; is_there(path)) {
     const JsonFile generation(path);
     check_ids(generation, vocabulary, warnings);

@@ -176,6 +176,9 @@ TEST_CASE("templates are found in folders, by name") {
   write("chat_template.jinja", "four");
   CHECK(choose_template(read_chat_files(folder.path), false) == "four");
   CHECK(choose_template(read_chat_files(folder / "model.safetensors"), true) == "three");
+  std::filesystem::create_symlink("gone", folder / "additional_chat_templates");
+  CHECK_THAT(test::message_of([&] { read_chat_files(folder.path); }), Catch::Contains("additional_chat_templates: is a link to a file that is not there"));
+  std::filesystem::remove(folder / "additional_chat_templates");
   std::filesystem::create_directory(folder / "additional_chat_templates");
   write("additional_chat_templates/tool_use.jinja", "five");
   CHECK(place_of_template(read_chat_files(folder.path), true) == folder / "additional_chat_templates/tool_use.jinja");

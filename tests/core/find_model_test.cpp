@@ -69,6 +69,7 @@ TEST_CASE("a path is taken as it is; what is neither is refused with the names t
   CHECK(find_model("plain") == "plain");
   CHECK_THROWS_WITH(find_model("absent.gguf"), Catch::Contains("no such file"));
   CHECK_THROWS_WITH(find_model("./configs"), Catch::Contains("./configs/config.json: no such file: the folder holds no model"));
+  CHECK_THROWS_WITH(find_model("configs"), Catch::Contains("configs: is a folder without config.json, and there is no model of this name"));
   CHECK_THROWS_WITH(find_model("smollm2"), Catch::Contains("no such model") && Catch::Contains("smollm2-135m"));
   CHECK_THROWS_WITH(find_model(""), Catch::Contains("is empty"));
 }

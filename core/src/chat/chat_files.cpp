@@ -64,9 +64,9 @@ ChatFiles from_folder(const fs::path& folder) {
   const fs::path config = folder / "tokenizer_config.json", single = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
   if (is_there(config.string())) read_config(JsonFile(config.string()), files);
   if (is_there(single.string())) add_file(files, "default", single);
-  if (!fs::is_directory(more)) return files;
+  if (!is_there(more.string()) || !fs::is_directory(more)) return files;
   for (const auto& entry : fs::directory_iterator(more)) {
-    if (entry.path().extension() == ".jinja") add_file(files, entry.path().stem().string(), entry.path());
+    if (entry.path().extension() == ".jinja" && is_there(entry.path().string())) add_file(files, entry.path().stem().string(), entry.path());
   }
   return files;
 }
