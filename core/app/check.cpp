@@ -60,7 +60,9 @@ void warn_of_trailing_bytes(const ModelFile& file, std::vector<std::string>& war
 void check_tokenizer(const ModelFile& file, std::vector<std::string>& warnings) {
   if (file.find("tokenizer.ggml.model") == nullptr && file.folder().empty()) return;
   try {
-    if (!make_tokenizer(file)->knows_text()) warnings.push_back("without tokenizer.json its tokens are numbers alone");
+    const auto tokenizer = make_tokenizer(file);
+    if (!tokenizer->knows_text()) warnings.push_back("without tokenizer.json its tokens are numbers alone");
+    if (const std::string warning = missing_rows_warning(file, tokenizer->size()); !warning.empty()) warnings.push_back(warning);
   } catch (const Error& error) {
     // A kind of tokenizer that is not known here is no fault of the file.
     if (!error.problem().starts_with("unknown tokenizer") && !error.problem().starts_with("unknown pre-tokenizer")) throw;

@@ -156,8 +156,11 @@ int inspect(const InspectOptions& options) {
   const auto file = ModelFile::open(find_model(options.model.model));
   check_model(*file);
   if (!options.model.assignments.empty()) check_run(*file, run_config(options.model.assignments, options.model.threads));
-  const std::vector<std::string> warnings = folder_warnings(*file);
+  std::vector<std::string> warnings = folder_warnings(*file);
   json result = summary(*file);
+  if (const json& tokenizer = result["tokenizer"]; !file->folder().empty() && tokenizer.contains("tokens")) {
+    if (const std::string warning = missing_rows_warning(*file, tokenizer["tokens"]); !warning.empty()) warnings.push_back(warning);
+  }
   if (!warnings.empty()) result["warnings"] = warnings;
   if (options.tensors) result["tensors"] = tensors_json(*file);
   if (options.model.json) {

@@ -7,7 +7,6 @@
 
 #include "json_file.h"
 #include "path_checks.h"
-#include "tokenizer/readers.h"
 #include "utf8.h"
 
 namespace patchbay {
@@ -52,14 +51,6 @@ void check_index(const ModelFile& file, Warnings& warnings) {
     warnings.push_back(fmt::format("{}: total_size is {:.0f}, and the tensors have {} bytes", index.name(), total->real(), bytes));
 }
 
-/// Text may become any token of a tokenizer, and the model has to have a row for it.
-void check_rows(const ModelFile& file, std::int64_t rows, Warnings& warnings) {
-  const std::string path = file.folder() + "/tokenizer.json";
-  if (!is_there(path)) return;
-  const std::int64_t tokens = read_tokenizer_json(JsonFile(path)).vocabulary.size();
-  if (tokens > rows) warnings.push_back(fmt::format("{}: has {} tokens, and the model rows for {}: text that becomes one of the others is refused", escaped(path), tokens, rows));
-}
-
 /// A token id, or a list of them.
 void check_ids(const JsonFile& config, std::int64_t vocabulary, Warnings& warnings) {
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
@@ -81,7 +72,20 @@ void check_sampling(const JsonFile& config, Warnings& warnings) {
   }
 }
 
+/// config.json's; without one, no bound.
+std::int64_t rows_of(const JsonFile& config) {
+  const auto size = config.root().find("vocab_size");
+  return size ? size->integer(0, INT32_MAX) : INT32_MAX;
+}
+
 }  // namespace
+
+std::string missing_rows_warning(const ModelFile& file, int tokens) {
+  if (file.folder().empty()) return "";
+  const std::int64_t rows = rows_of(JsonFile(file.folder() + "/config.json"));
+  if (tokens <= rows) return "";
+  return fmt::format("{}/tokenizer.json: has {} tokens, and the model rows for {}: text that becomes one of the others is refused", escaped(file.folder()), tokens, rows);
+}
 
 std::vector<std::string> folder_warnings(const ModelFile& file) {
   Warnings warnings;
@@ -90,10 +94,8 @@ std::vector<std::string> folder_warnings(const ModelFile& file) {
   check_index(file, warnings);
   if (file.folder().empty()) return warnings;
   const JsonFile config(file.folder() + "/config.json");
-  const auto size = config.root().find("vocab_size");
-  const std::int64_t vocabulary = size ? size->integer(0, INT32_MAX) : INT32_MAX;
+  const std::int64_t vocabulary = rows_of(config);
   check_ids(config, vocabulary, warnings);
-  check_rows(file, vocabulary, warnings);
   if (const std::string path = file.folder() + "/generation_config.json"; is_there(path)) {
     const JsonFile generation(path);
     check_ids(generation, vocabulary, warnings);

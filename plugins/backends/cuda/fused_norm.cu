@@ -8,6 +8,7 @@
 #include "patchbay/gpu/element.cuh"
 #include "patchbay/gpu/vector.cuh"
 #include "patchbay/gpu/warp.cuh"
+#include "rms_factor.cuh"
 #include "rows.h"
 
 namespace patchbay::PATCHBAY_GPU {
@@ -15,9 +16,6 @@ namespace {
 
 using gpu::from_float, gpu::to_float;
 
-__device__ float factor_of(float squares, int cols, float epsilon) {
-  return 1.0f / sqrtf(squares / static_cast<float>(cols) + epsilon);
-}
 /// 127 / largest, or 0 for a row of zeros: then all codes are 0. Not finite: the scale says so, and codes are 0.
 __device__ float inverse_scale(float largest) {
   const float inverse = 127.0f / largest;

@@ -6,6 +6,7 @@
 #include "patchbay/gpu/element.cuh"
 #include "patchbay/gpu/vector.cuh"
 #include "patchbay/gpu/warp.cuh"
+#include "rms_factor.cuh"
 #include "rows.h"
 
 namespace patchbay::PATCHBAY_GPU {
@@ -13,9 +14,6 @@ namespace {
 
 using gpu::from_float, gpu::to_float;
 
-__device__ float factor_of(float squares, int cols, float epsilon) {
-  return 1.0f / sqrtf(squares / static_cast<float>(cols) + epsilon);
-}
 
 template <class T>
 __global__ void rms_norm_naive(Rows<const T> x, const float* weight, int rows, int cols, float epsilon, Rows<T> out) {
