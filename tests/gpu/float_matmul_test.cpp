@@ -63,6 +63,20 @@ TEST_CASE("more than one tile in each direction, and tails of one") {
     }
 }
 
+TEST_CASE("tensor cores store whole stretches of y where its rows are aligned, and one by one where they are not") {
+  for (int tokens : {2, 20})
+    for (int rows : {40, 36, 200})
+      for (DType y_type : kTypes) {
+        const MatmulProblem p = problem(tokens, rows, 40, DType::f16, DType::f16);
+        check_matmul(p, MatmulKernel::tensor_core, y_type, run_matmul(p, MatmulKernel::tensor_core, y_type, launcher_of(DType::f16)));
+      }
+}
+
+TEST_CASE("more tokens than CUDA has blocks along y") {
+  const MatmulProblem p = problem(65537, 1, 8, DType::f16, DType::f16);
+  check_matmul(p, MatmulKernel::naive, DType::f32, run_matmul(p, MatmulKernel::naive, DType::f32, launcher_of(DType::f16, gpu::World::simt)));
+}
+
 TEST_CASE("rows of any number of columns, where a kernel says so") {
   for (int cols : {1, 7, 33}) {
     const MatmulProblem p = problem(3, 5, cols, DType::f16, DType::f16);

@@ -14,7 +14,7 @@ inline constexpr KernelInfo kFloatKernels[] = {
     {"decode", "cpu", "both", "decodes blocks of rows to floats and multiplies those"},
     {"direct", "cpu", "both", "reads the weight as it is stored and makes floats in registers: no second pass over memory, the same bits"},
     {"naive", "cuda", "both", "a thread per output reads its row of the weight: any shape"},
-    {"tiled", "cuda", "both", "tiles of 16 x 16 in shared memory: each number is read side by side with its neighbours, and used 16 times"},
+    {"tiled", "cuda", "both", "tiles of 32 x 32 in shared memory: each number is read side by side with its neighbours, and used 32 times"},
     {"vectorised", "cuda", "both", "16-byte loads, and 4 x 4 outputs per thread: 8 reads of shared memory for 64 products (needs a multiple of 8 columns)"},
     {"cublas", "cuda", "both", "NVIDIA's own, the yardstick: device cuda alone, weights and activations of one 16-bit type", finds_cublas},
     {"tensor_core", "cuda", "both", "16 x 16 by 16 x 8 per instruction, fed by asynchronous copies (needs a multiple of 8 columns)"},

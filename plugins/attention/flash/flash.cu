@@ -207,11 +207,18 @@ __global__ void flash_kernel(gpu::LayerStep step, SequenceRows which, gpu::Scori
   for (int row = 0; row < 2; ++row) {
     const int query = first_query + warp * 16 + lane / 4 + 8 * row;
     for (int distance = 1; distance < 4; distance *= 2) state.sum[row] += __shfl_xor_sync(~0u, state.sum[row], distance);
-    if (query > last_query) continue;
     const float factor = state.sum[row] == 0 ? 0.0f : 1.0f / state.sum[row];  // (F6)
-    T* const to = static_cast<T*>(out.data) + out.at(row_of(query), head_of(query)) + lane % 4 * 2;
-    for (int n = 0; n < kSize / 8 && 8 * n < size; ++n) {
-      for (int i = 0; i < 2; ++i) to[8 * n + i] = gpu::from_float<T>(state.outputs[n][2 * row + i] * factor);
+    T* const to = static_cast<T*>(out.data) + (query <= last_query ? out.at(row_of(query), head_of(query)) : 0);
+    // Of two groups of 8 columns a lane has two each. It takes its neighbour's of one group and gives those of the other, so that a
+    // row's four lanes store 32 bytes side by side.
+    const int odd = lane % 2;
+#pragma unroll
+    for (int n = 0; n < kSize / 8; n += 2) {
+      const std::uint32_t first = pack_pair<T>(state.outputs[n][2 * row] * factor, state.outputs[n][2 * row + 1] * factor);
+      const std::uint32_t second = pack_pair<T>(state.outputs[n + 1][2 * row] * factor, state.outputs[n + 1][2 * row + 1] * factor);
+      const std::uint32_t other = __shfl_xor_sync(~0u, odd ? first : second, 1);
+      const int d = 8 * (n + odd) + (lane % 4 - odd) * 2;
+      if (query <= last_query && d < size) *reinterpret_cast<uint2*>(to + d) = odd ? make_uint2(other, second) : make_uint2(first, other);
     }
   }
 }

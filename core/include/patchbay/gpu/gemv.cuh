@@ -11,23 +11,25 @@ struct Gemv {
   static constexpr int kWarps = 4, kThreads = 32 * kWarps, kRows = 4;
 };
 
-/// A block computes four rows; its warps share the columns, 16 at a time. So x is read once for four rows, a thread has four
-/// loads of weights under way, neighbouring threads read side by side, and weights become floats in registers, whatever their
-/// format.
+/// A block computes four rows; its threads share the columns, as many at a time as one load of the weight brings. So x is read
+/// once for four rows, a thread has four loads of weights under way and more (the loop's next trip waits for none of them),
+/// neighbouring threads read side by side, and weights become floats in registers, whatever their format.
 template <class A, class Weights, class Y, int kTokens>
 __global__ void __launch_bounds__(Gemv::kThreads) gemv(const A* x, Weights weights, Y y, int tokens, int rows, int cols) {
-  constexpr int kRows = Gemv::kRows, kWarps = Gemv::kWarps;
+  constexpr int kRows = Gemv::kRows, kWarps = Gemv::kWarps, kEach = kAtOnce<Weights>;
   PATCHBAY_SHARED(float, sums, [Gemv::kWarps][kTokens * Gemv::kRows]);
-  const int row0 = blockIdx.x * kRows, token0 = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int row0 = blockIdx.x * kRows, token0 = block_y() * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (token0 >= tokens) return;  // the whole block
   float sum[kTokens][kRows] = {};
-  for (int c = threadIdx.x * kSpan; c < cols; c += Gemv::kThreads * kSpan) {
-    float xs[kTokens][kSpan];  // tokens and rows past the end repeat the last: never stored
+#pragma unroll 2
+  for (int c = threadIdx.x * kEach; c < cols; c += Gemv::kThreads * kEach) {
+    float xs[kTokens][kEach];  // tokens and rows past the end repeat the last: never stored
     for (int t = 0; t < kTokens; ++t) load_span(x + static_cast<std::size_t>(min(token0 + t, tokens - 1)) * cols, c, cols, xs[t]);
     for (int r = 0; r < kRows; ++r) {
-      float ws[kSpan];
+      float ws[kEach];
       weights.span(min(row0 + r, rows - 1), c, cols, ws);
       for (int t = 0; t < kTokens; ++t)
-        for (int i = 0; i < kSpan; ++i) sum[t][r] += xs[t][i] * ws[i];
+        for (int i = 0; i < kEach; ++i) sum[t][r] += xs[t][i] * ws[i];
     }
   }
   for (int t = 0; t < kTokens; ++t)
@@ -47,8 +49,8 @@ __global__ void __launch_bounds__(Gemv::kThreads) gemv(const A* x, Weights weigh
 template <class A, class Weights, class Y>
 void launch_gemv(const MatmulArgs& args, const A* x, Weights weights, Y y, gpu::Stream stream) {
   const auto run = [&](auto kernel, int tokens_each) {
-    gpu::launch({gpu::ceil_div(args.rows, Gemv::kRows), gpu::ceil_div(args.tokens, tokens_each)}, Gemv::kThreads, 0, stream,
-                kernel, x, weights, y, args.tokens, args.rows, args.cols);
+    gpu::launch(folded_grid(gpu::ceil_div(args.rows, Gemv::kRows), gpu::ceil_div(args.tokens, tokens_each)), Gemv::kThreads, 0,
+                stream, kernel, x, weights, y, args.tokens, args.rows, args.cols);
   };
   if (args.tokens == 1)
     run(gemv<A, Weights, Y, 1>, 1);

@@ -3,7 +3,7 @@
 ///
 /// A `Weights` is a kernel argument that knows how a format stores w. It supplies
 ///   void span(int row, int column, int cols, float (&w)[16]) const: the weights of columns column .. column + 15 as floats, with
-///   0 past the last column. `column` is a multiple of 16.
+///   0 past the last column. `column` is a multiple of 16. (Plain numbers also give as many as one load brings: kAtOnce.)
 /// The order in which one y is summed depends on C alone: never on T, R or the place in the grid.
 #pragma once
 #include <string>
@@ -16,28 +16,19 @@ namespace patchbay::PATCHBAY_GPU {
 
 inline constexpr int kSpan = 16;
 
-/// 16 bytes of T as floats. `from` is aligned to 16.
-template <class T>
-__device__ inline void load_vector(const T* from, float (&to)[16 / sizeof(T)]) {
-  constexpr int kVector = 16 / sizeof(T);
-  const auto values = gpu::load<kVector>(from);
-  for (int i = 0; i < kVector; ++i) to[i] = gpu::to_float(values[i]);
-}
-
-/// Columns column .. column + 15 of a row of `cols` numbers, 0 past its end: by 16 bytes where every row is aligned, else one by
-/// one.
-template <class T>
-__device__ inline void load_span(const T* row, int column, int cols, float (&to)[kSpan]) {
-  constexpr int kVector = 16 / sizeof(T);
-  if (cols % kVector == 0 && column + kSpan <= cols) {
-    for (int i = 0; i < kSpan; i += kVector) {
-      float part[kVector];
-      load_vector(row + column + i, part);
-      for (int j = 0; j < kVector; ++j) to[i + j] = part[j];
+/// Columns column .. column + N - 1 of a row of `cols` numbers, 0 past its end: by up to 16 bytes where every row is aligned, else
+/// one by one.
+template <class T, int N>
+__device__ inline void load_span(const T* row, int column, int cols, float (&to)[N]) {
+  constexpr int kVector = N * sizeof(T) < 16 ? N : 16 / sizeof(T);
+  if (cols % kVector == 0 && column + N <= cols) {
+    for (int i = 0; i < N; i += kVector) {
+      const auto part = gpu::load<kVector>(row + column + i);
+      for (int j = 0; j < kVector; ++j) to[i + j] = gpu::to_float(part[j]);
     }
     return;
   }
-  for (int i = 0; i < kSpan; ++i) to[i] = column + i < cols ? gpu::to_float(row[column + i]) : 0.0f;
+  for (int i = 0; i < N; ++i) to[i] = column + i < cols ? gpu::to_float(row[column + i]) : 0.0f;
 }
 
 /// A weight of plain numbers.
@@ -45,8 +36,16 @@ template <class W>
 struct Dense {
   const W* data;
   __device__ const W* row(int r, int cols) const { return data + static_cast<std::size_t>(r) * cols; }
-  __device__ void span(int r, int column, int cols, float (&w)[kSpan]) const { load_span(row(r, cols), column, cols, w); }
+  template <int N>
+  __device__ void span(int r, int column, int cols, float (&w)[N]) const {
+    load_span(row(r, cols), column, cols, w);
+  }
 };
+/// The neighbouring columns of a weight that one load brings.
+template <class Weights>
+inline constexpr int kAtOnce = kSpan;
+template <class W>
+inline constexpr int kAtOnce<Dense<W>> = 16 / sizeof(W);
 
 /// y, in the type that its reader wants: one uniform branch per store instead of three times the kernels.
 struct Output {
@@ -61,7 +60,39 @@ struct Output {
     else
       static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16(value);
   }
+  /// Rows r .. r + N - 1 of token t, of those that there are: in stores of 16 bytes where every token's row is aligned. r is a
+  /// multiple of N.
+  template <int N>
+  __device__ void store_row(int t, int r, int rows, const float (&values)[N]) const {
+    if (rows % N != 0) {
+      for (int i = 0; i < N && r + i < rows; ++i) store(t, r + i, rows, values[i]);
+      return;
+    }
+    const std::size_t at = static_cast<std::size_t>(t) * rows + r;
+    if (type == DType::f32)
+      store_wide(static_cast<float*>(data) + at, values);
+    else if (type == DType::f16)
+      store_wide(static_cast<__half*>(data) + at, values);
+    else
+      store_wide(static_cast<__nv_bfloat16*>(data) + at, values);
+  }
+
+ private:
+  template <class T, int N>
+  __device__ static void store_wide(T* to, const float (&values)[N]) {
+    gpu::Pack<T, N> pack;
+    for (int i = 0; i < N; ++i) pack.at[i] = gpu::from_float<T>(values[i]);
+    gpu::store_pack(to, pack);
+  }
 };
+
+/// A grid of `x` by `y` blocks. CUDA takes 65,535 of them along y: more are folded into z, and block_y() unfolds them again. Blocks
+/// past the last may exist.
+inline gpu::Dim folded_grid(int x, int y) {
+  constexpr int kMost = 65535;
+  return {x, y < kMost ? y : kMost, gpu::ceil_div(y, kMost)};
+}
+__device__ inline int block_y() { return static_cast<int>(blockIdx.z * gridDim.y + blockIdx.y); }
 
 /// Calls body with a null pointer of x's type: the one place where the type of a run becomes a type of the language.
 template <class Body>

@@ -9,7 +9,7 @@ namespace patchbay::PATCHBAY_GPU {
 /// from global memory again for every y that needs it.
 template <class A, class W>
 __global__ void matmul_naive(const A* x, Dense<W> weights, Output y, int tokens, int rows, int cols) {
-  const int r = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
+  const int r = blockIdx.x * blockDim.x + threadIdx.x, t = block_y();
   if (r >= rows || t >= tokens) return;
   const A* x_row = x + static_cast<std::size_t>(t) * cols;
   const W* w_row = weights.row(r, cols);
@@ -20,17 +20,18 @@ __global__ void matmul_naive(const A* x, Dense<W> weights, Output y, int tokens,
 template <class A, class W>
 void launch_naive(const MatmulArgs& args, const A* x, Dense<W> weights, Output y, gpu::Stream stream) {
   constexpr int kThreads = 128;
-  gpu::launch({gpu::ceil_div(args.rows, kThreads), args.tokens}, kThreads, 0, stream, matmul_naive<A, W>, x, weights, y,
+  gpu::launch(folded_grid(gpu::ceil_div(args.rows, kThreads), args.tokens), kThreads, 0, stream, matmul_naive<A, W>, x, weights, y,
               args.tokens, args.rows, args.cols);
 }
 
-/// Step 2, tiled: a block computes 16 x 16 values of y. Tiles of x and w go through shared memory, so that each number is read
-/// from global memory once per block, by neighbouring threads side by side, and used 16 times.
-inline constexpr int kTile = 16;
+/// Step 2, tiled: a block computes 32 x 32 values of y. Tiles of x and w go through shared memory, so that each number is read
+/// from global memory once per block, by neighbouring threads side by side, and used 32 times.
+inline constexpr int kTile = 32;
 template <class A, class W>
-__global__ void matmul_tiled(const A* x, Dense<W> weights, Output y, int tokens, int rows, int cols) {
+__global__ void __launch_bounds__(kTile* kTile)
+    matmul_tiled(const A* x, Dense<W> weights, Output y, int tokens, int rows, int cols) {
   PATCHBAY_SHARED(float, x_tile, [kTile][kTile]);
-  PATCHBAY_SHARED(float, w_tile, [kTile][kTile + 1]);  // + 1: a column of the tile lies in 16 banks
+  PATCHBAY_SHARED(float, w_tile, [kTile][kTile + 1]);  // + 1: a column of the tile lies in 32 banks
   const int i = threadIdx.y, j = threadIdx.x, row0 = blockIdx.x * kTile, token0 = blockIdx.y * kTile;
   // Rows past the end repeat the last: their results are never stored.
   const A* x_row = x + static_cast<std::size_t>(min(token0 + i, tokens - 1)) * cols;
@@ -65,8 +66,8 @@ __device__ inline void fill_tile(const T* from, int row0, int rows, int k0, int 
   constexpr int kVector = 16 / sizeof(T), kPerRow = Vectorised::kDepth / kVector;
   for (int i = threadIdx.x; i < Vectorised::kSide * kPerRow; i += Vectorised::kThreads) {
     const int row = i / kPerRow, k = i % kPerRow * kVector;
-    float values[kVector] = {};
-    if (k0 + k < cols) load_vector(from + static_cast<std::size_t>(min(row0 + row, rows - 1)) * cols + k0 + k, values);
+    float values[kVector];
+    load_span(from + static_cast<std::size_t>(min(row0 + row, rows - 1)) * cols, k0 + k, cols, values);
     for (int j = 0; j < kVector; j += 4)
       *reinterpret_cast<float4*>(&tile[row][k + j]) = make_float4(values[j], values[j + 1], values[j + 2], values[j + 3]);
   }

@@ -17,7 +17,7 @@ __device__ inline float code_minus(unsigned code, float zero) {
 /// Step 1, naive: a thread per y, which decodes its whole row of w, sixteen columns at a time.
 template <class A, class Weights, class Y>
 __global__ void packed_naive(const A* x, Weights weights, Y y, int tokens, int rows, int cols) {
-  const int r = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
+  const int r = blockIdx.x * blockDim.x + threadIdx.x, t = block_y();
   if (r >= rows || t >= tokens) return;
   float sum = 0.0f, xs[kSpan], ws[kSpan];
   for (int c = 0; c < cols; c += kSpan) {
@@ -30,8 +30,8 @@ __global__ void packed_naive(const A* x, Weights weights, Y y, int tokens, int r
 template <class A, class Weights, class Y>
 void launch_packed_naive(const MatmulArgs& args, const A* x, Weights weights, Y y, gpu::Stream stream) {
   constexpr int kThreads = 128;
-  gpu::launch({gpu::ceil_div(args.rows, kThreads), args.tokens}, kThreads, 0, stream, packed_naive<A, Weights, Y>, x, weights, y,
-              args.tokens, args.rows, args.cols);
+  gpu::launch(folded_grid(gpu::ceil_div(args.rows, kThreads), args.tokens), kThreads, 0, stream, packed_naive<A, Weights, Y>, x,
+              weights, y, args.tokens, args.rows, args.cols);
 }
 
 /// Runs args.kernel on packed weights. @throws Error for one that they do not have.

@@ -13,6 +13,12 @@ struct ScaledOutput {
   Output y;
   const float *token_scales, *row_scales;
   __device__ void store(int t, int r, int rows, float sum) const { y.store(t, r, rows, sum * (token_scales[t] * row_scales[r])); }
+  template <int N>
+  __device__ void store_row(int t, int r, int rows, const float (&sums)[N]) const {
+    float values[N];
+    for (int i = 0; i < N; ++i) values[i] = r + i < rows ? sums[i] * (token_scales[t] * row_scales[r + i]) : 0.0f;
+    y.store_row(t, r, rows, values);
+  }
 };
 
 /// Rounds each token of x(T,C) by its own scale, to integers of -127 .. 127 or to e4m3, whose largest number is 448.
@@ -49,7 +55,7 @@ void launch_quantize_tokens(const QuantizeTokensArgs& args, gpu::Stream stream) 
 /// int8, step 1: a thread per y, one product per instruction; the sum is an integer, exact.
 template <class Y>
 __global__ void int8_naive(const std::int8_t* x, const std::int8_t* w, Y y, int tokens, int rows, int cols) {
-  const int r = blockIdx.x * blockDim.x + threadIdx.x, t = blockIdx.y;
+  const int r = blockIdx.x * blockDim.x + threadIdx.x, t = block_y();
   if (r >= rows || t >= tokens) return;
   int sum = 0;
   for (int c = 0; c < cols; ++c) sum += x[static_cast<std::size_t>(t) * cols + c] * w[static_cast<std::size_t>(r) * cols + c];
@@ -59,7 +65,7 @@ __global__ void int8_naive(const std::int8_t* x, const std::int8_t* w, Y y, int 
 /// width.
 template <class Y>
 __global__ void int8_gemv(const std::int8_t* x, const std::int8_t* w, Y y, int tokens, int rows, int cols) {
-  const int lane = threadIdx.x % 32, r = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, t = blockIdx.y;
+  const int lane = threadIdx.x % 32, r = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, t = block_y();
   if (r >= rows || t >= tokens) return;  // whole warps leave
   int sum = 0;
   for (int c = lane * 16; c < cols; c += 32 * 16) {
@@ -85,12 +91,12 @@ inline void int8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   const auto *x = static_cast<const std::int8_t*>(p.x), *w = static_cast<const std::int8_t*>(p.parts[0]);
   const ScaledOutput y = output_of(args);
   if (p.kernel == MatmulKernel::naive)
-    return gpu::launch({gpu::ceil_div(p.rows, kThreads), p.tokens}, kThreads, 0, stream, int8_naive<ScaledOutput>, x, w, y,
-                       p.tokens, p.rows, p.cols);
+    return gpu::launch(folded_grid(gpu::ceil_div(p.rows, kThreads), p.tokens), kThreads, 0, stream, int8_naive<ScaledOutput>, x, w,
+                       y, p.tokens, p.rows, p.cols);
   require_columns(p, 16, "w8a8", "gemv or tensor_core");
   if (p.kernel == MatmulKernel::gemv)
-    return gpu::launch({gpu::ceil_div(p.rows, kThreads / 32), p.tokens}, kThreads, 0, stream, int8_gemv<ScaledOutput>, x, w, y,
-                       p.tokens, p.rows, p.cols);
+    return gpu::launch(folded_grid(gpu::ceil_div(p.rows, kThreads / 32), p.tokens), kThreads, 0, stream, int8_gemv<ScaledOutput>,
+                       x, w, y, p.tokens, p.rows, p.cols);
   if (p.kernel == MatmulKernel::tensor_core)
     return launch_tensor_core<std::int8_t>(p, Dense<std::int8_t>{x}, Dense<std::int8_t>{w}, y, stream);
   throw Error("w8a8: kernel", "8-bit products do not have it", "naive, gemv, tensor_core");

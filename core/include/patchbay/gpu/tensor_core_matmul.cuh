@@ -19,15 +19,24 @@ using DecodeTile = MatmulTile<16, 64, 1>;    // few tokens: no work on rows of x
 using PrefillTile = MatmulTile<64, 128, 2>;  // many: each number that is read is used 64 or 128 times
 inline constexpr int kTileThreads = DecodeTile::kThreads;
 
-/// One step along the columns: 64 bytes of each row. In shared memory a row takes 80, so that the eight rows of 16 bytes that
-/// ldmatrix reads at once lie in different banks.
+/// One step along the columns: 64 bytes of each row, in four pieces of 16.
 template <class A>
 struct Depth {
-  static constexpr int kColumns = 64 / sizeof(A), kStride = 80 / sizeof(A), kVector = 16 / sizeof(A);
+  static constexpr int kColumns = 64 / sizeof(A), kVector = 16 / sizeof(A);
   static constexpr int kInstruction = 32 / sizeof(A);  // columns of one mma
 };
 template <class A, int kRows>
-using Stage = A[kRows][Depth<A>::kStride];
+using Stage = A[kRows][Depth<A>::kColumns];
+
+/// Where column k of a row begins in a stage. A row's pieces change places by a number of the row's own, so that whatever is moved
+/// at once lies in eight different sets of four banks: two rows as they arrive, eight neighbouring rows' piece, and the same piece
+/// of the eight rows of w that one mma takes (row_of_tile()).
+template <class A>
+__device__ inline A* place(A (*stage)[Depth<A>::kColumns], int row, int k) {
+  constexpr int kVector = Depth<A>::kVector;
+  const int piece = k / kVector ^ (row / 2 ^ row / 8) % 4;
+  return &stage[row][piece * kVector + k % kVector];
+}
 
 /// Begins to fill a stage with rows row0 .. row0 + kRows - 1, columns k0 .. of numbers that have the type already: 16 bytes per
 /// copy, without a detour through registers. Rows past the last repeat it (their results are never stored), columns past the last
@@ -37,7 +46,7 @@ __device__ inline void fill_stage(const Dense<A>& from, int row0, int rows, int 
   constexpr int kVector = Depth<A>::kVector, kPerRow = Depth<A>::kColumns / kVector;
   for (int i = threadIdx.x; i < kRows * kPerRow; i += kTileThreads) {
     const int row = i / kPerRow, k = i % kPerRow * kVector;
-    gpu::cp_async16(&stage[row][k], from.row(min(row0 + row, rows - 1), cols) + k0 + k, k0 + k < cols ? 16 : 0);
+    gpu::cp_async16(place<A>(stage, row, k), from.row(min(row0 + row, rows - 1), cols) + k0 + k, k0 + k < cols ? 16 : 0);
   }
 }
 /// The same for numbers of another type: decoded in registers on their way.
@@ -51,9 +60,16 @@ __device__ inline void fill_stage(const Weights& from, int row0, int rows, int k
     for (int half = 0; half < kSpan; half += 8) {
       gpu::Vector<A, 8> values;
       for (int j = 0; j < 8; ++j) values[j] = gpu::from_float<A>(w[half + j]);
-      gpu::store(&stage[row][k + half], values);
+      gpu::store(place<A>(stage, row, k + half), values);
     }
   }
+}
+
+/// The row of w, among the 8 * kTiles that a warp's lane stores side by side, that column n of tile j stands for. mma leaves columns
+/// 2 q and 2 q + 1 of each tile with lane q of a row's four: of kTiles tiles these are to be 2 * kTiles neighbours.
+template <int kTiles>
+__device__ inline int row_of_tile(int j, int n) {
+  return n / 2 * 2 * kTiles + j * 2 + n % 2;
 }
 
 template <class A, class Sum>
@@ -70,9 +86,10 @@ template <class A, class X, class Weights, class Y, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads) matmul_tensor_core(X x, Weights weights, Y y, int tokens, int rows, int cols) {
   using Sum = std::conditional_t<std::is_integral_v<A>, int, float>;
   constexpr int kTokenTiles = Tile::kWarpTokens / 16, kRowTiles = Tile::kWarpRows / 8;
+  constexpr int kGroup = kRowTiles < 4 ? kRowTiles : 4, kWide = 2 * kGroup;  // tiles, and rows, that a lane stores side by side
   constexpr int kColumns = Depth<A>::kColumns, kVector = Depth<A>::kVector, kInstruction = Depth<A>::kInstruction;
-  PATCHBAY_SHARED(A, x_stage, [2][Tile::kTokens][Depth<A>::kStride]);
-  PATCHBAY_SHARED(A, w_stage, [2][Tile::kRows][Depth<A>::kStride]);
+  PATCHBAY_SHARED(A, x_stage, [2][Tile::kTokens][Depth<A>::kColumns]);
+  PATCHBAY_SHARED(A, w_stage, [2][Tile::kRows][Depth<A>::kColumns]);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, token0 = blockIdx.y * Tile::kTokens,
             row0 = blockIdx.x * Tile::kRows;
   const int warp_token = warp / Tile::kRowWarps * Tile::kWarpTokens, warp_row = warp % Tile::kRowWarps * Tile::kWarpRows;
@@ -92,22 +109,28 @@ __global__ void __launch_bounds__(Tile::kThreads) matmul_tensor_core(X x, Weight
     for (int k = 0; k < kColumns; k += kInstruction) {
       std::uint32_t a[kTokenTiles][4], b[kRowTiles / 2][4];
       for (int i = 0; i < kTokenTiles; ++i)
-        gpu::ldmatrix_x4(a[i], &x_stage[stage][warp_token + i * 16 + lane % 16][k + lane / 16 * kVector]);
-      for (int j = 0; j < kRowTiles / 2; ++j)  // two tiles of 8 rows, of each the first and the second 16 bytes
-        gpu::ldmatrix_x4(b[j], &w_stage[stage][warp_row + j * 16 + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * kVector]);
+        gpu::ldmatrix_x4(a[i], place<A>(x_stage[stage], warp_token + i * 16 + lane % 16, k + lane / 16 * kVector));
+      for (int j = 0; j < kRowTiles / 2; ++j) {  // two tiles of 8 rows, of each the first and the second 16 bytes
+        const int tile = j * 2 + lane / 16, row = tile / kGroup * kGroup * 8 + row_of_tile<kGroup>(tile % kGroup, lane % 8);
+        gpu::ldmatrix_x4(b[j], place<A>(w_stage[stage], warp_row + row, k + lane / 8 % 2 * kVector));
+      }
       for (int i = 0; i < kTokenTiles; ++i)
         for (int j = 0; j < kRowTiles; ++j) multiply_fragments<A>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     }
   }
+  // The instruction leaves its 16 x 8 sums so: row lane / 4 (+ 8), column lane % 4 * 2 (+ 1); and see row_of_tile().
 #pragma unroll
   for (int i = 0; i < kTokenTiles; ++i)
 #pragma unroll
-    for (int j = 0; j < kRowTiles; ++j)
+    for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        // Where the instruction leaves its 16 x 8 sums: row lane / 4 (+ 8), column lane % 4 * 2 (+ 1).
-        const int t = token0 + warp_token + i * 16 + lane / 4 + e / 2 * 8, r = row0 + warp_row + j * 8 + lane % 4 * 2 + e % 2;
-        if (t < tokens && r < rows) y.store(t, r, rows, static_cast<float>(sum[i][j][e]));
+      for (int group = 0; group < kRowTiles / kGroup; ++group) {
+        const int t = token0 + warp_token + i * 16 + lane / 4 + half * 8;
+        const int r = row0 + warp_row + group * kGroup * 8 + lane % 4 * kWide;
+        float values[kWide];
+#pragma unroll
+        for (int e = 0; e < kWide; ++e) values[e] = static_cast<float>(sum[i][group * kGroup + e / 2][half * 2 + e % 2]);
+        if (t < tokens && r < rows) y.store_row(t, r, rows, values);
       }
 }
 
