@@ -1,9 +1,10 @@
 // The checks of instrumented kernels: which memory an access hits, and whether it may.
 #include "gpu/checks.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
 
 #include "gpu/clocks.h"
 #include "gpu/module_data.h"
@@ -13,26 +14,24 @@
 
 namespace patchbay::gpu::emulator {
 
-ShadowCell* make_shadow(std::size_t bytes) {
-  void* memory = mmap(nullptr, bytes * sizeof(ShadowCell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw Error("emulator", "no memory for the shadow of " + std::to_string(bytes) + " bytes");
-  return static_cast<ShadowCell*>(memory);
-}
-void release_shadow(ShadowCell* cells, std::size_t bytes) {
-  if (cells) munmap(cells, bytes * sizeof(ShadowCell));
-}
+struct CheckedBlock {
+  BlockClocks clocks;
+  Shadow shared{kArenaBytes};
+};
 
 namespace {
 
-constexpr std::uint32_t kClockMask = 0xFFFFF;
-
-/// What is known of the blocks that run now, by their slots.
-struct Slot { BlockClocks clocks; ShadowCell* shadow = nullptr; };
-std::vector<Slot> slots;
 std::uint32_t next_epoch = 1, launch_epoch = 1;
-Allocation* last_found = nullptr;
 
-/// One access on its way through the checks.
+/// Where allocations were found last, by page.
+std::array<Allocation*, 64> recent{};
+Allocation* allocation_at(const void* address) {
+  Allocation*& found = recent[reinterpret_cast<std::uintptr_t>(address) / 4096 % recent.size()];
+  if (!found || !found->contains(address)) found = DeviceMemory::instance().find(address);
+  return found;
+}
+
+/// One access on its way through the checks. Taken by value, so that the compiler keeps it in registers: reports alone need it whole.
 struct Access {
   Worker& w;
   Thread& thread;
@@ -41,20 +40,20 @@ struct Access {
   AccessKind kind;
   const void* pc;
   Space space = Space::global;
-  std::string_view object = {};  ///< what it hits, for reports
+  const char* object = "";  ///< what it hits, for reports
 
   bool writes() const { return kind != AccessKind::read; }
-  Slot& slot() const { return slots[static_cast<std::size_t>(thread.block->slot)]; }
+  CheckedBlock& block() const { return *thread.block->checked; }
   std::string verb() const {
     return kind == AccessKind::read ? "read" : kind == AccessKind::write ? "write" : kind == AccessKind::atomic ? "atomic" : "async copy";
   }
   std::string memory() const {
-    return std::string(space == Space::shared ? "shared" : "global") + " memory" + (object.empty() ? "" : " '" + std::string(object) + "'");
+    return std::string(space == Space::shared ? "shared" : "global") + " memory" + (*object ? " '" + std::string(object) + "'" : "");
   }
 };
 
 std::string line_of(const Worker& w, const Stamp& stamp) {
-  return source_line(static_cast<const char*>(w.launch->call->function) + stamp.code);
+  return source_line(static_cast<const char*>(w.launch->call->function) + stamp.code());
 }
 std::string text_of_thread(const Launch& launch, unsigned rank) {
   const unsigned x = rank % launch.block.x, y = rank / launch.block.x % launch.block.y, z = rank / launch.block.x / launch.block.y;
@@ -63,67 +62,93 @@ std::string text_of_thread(const Launch& launch, unsigned rank) {
 
 /// `problem()` says what is wrong; the line is added.
 template <class Problem>
-[[noreturn]] void refuse(const Access& a, Problem problem, const char* remedy = "") {
+[[noreturn, gnu::cold, gnu::noinline]] void refuse(Access a, Problem problem, const char* remedy = "") {
   abandon_as(a.thread, [pc = a.pc, problem] { return problem() + ", at " + source_line(pc); }, remedy);
 }
 
-[[noreturn]] void report_race(const Access& a, const Stamp& stamp, const char* other_verb) {
-  const bool same_block = stamp.epoch == a.slot().clocks.epoch();
+[[noreturn, gnu::cold, gnu::noinline]] void report_race(Access a, Stamp stamp, const char* other_verb) {
+  const bool same_block = stamp.epoch() == a.block().clocks.epoch();
   const auto problem = [a, other = stamp, other_verb, same_block] {
-    const std::string text = "race on " + a.memory() + ": " + a.verb() + " at " + source_line(a.pc) + ", and " + (other.atomic ? "atomic" : other_verb) +
-                             " at " + line_of(a.w, other) + " by " + text_of_thread(*a.w.launch, other.rank);
-    return text + (same_block ? ", with no barrier between" : " of block " + std::to_string(other.epoch - launch_epoch));
+    const std::string text = "race on " + a.memory() + ": " + a.verb() + " at " + source_line(a.pc) + ", and " + (other.atomic() ? "atomic" : other_verb) +
+                             " at " + line_of(a.w, other) + " by " + text_of_thread(*a.w.launch, other.rank());
+    return text + (same_block ? ", with no barrier between" : " of block " + std::to_string(other.epoch() - launch_epoch));
   };
   abandon_as(a.thread, problem,
              same_block ? "put __syncthreads() between them (__syncwarp() within a warp)"
                         : "blocks of a launch run in any order: use atomics, or __threadfence() and an atomic to hand over");
 }
 
-/// The cells of the bytes: races, bytes that nobody wrote, copies that nobody waited for.
-void check_cells(const Access& a, ShadowCell* cells) {
-  const BlockClocks& clocks = a.slot().clocks;
-  const bool shared = a.space == Space::shared, atomic = a.kind == AccessKind::atomic;
-  const bool foreign_counts = !shared && emulator_options().races_between_blocks;
-  Stamp now;
-  now.epoch = clocks.epoch();
-  now.code = static_cast<std::int32_t>(static_cast<const char*>(a.pc) - static_cast<const char*>(a.w.launch->call->function));
-  now.clock = clocks.now(a.thread.rank) & kClockMask, now.rank = a.thread.rank & 0x3FF;
-  now.atomic = atomic, now.pending = a.kind == AccessKind::async_write;
-  const auto clashes = [&](const Stamp& other) {
-    if (other.epoch < launch_epoch || (atomic && other.atomic) || (other.epoch == now.epoch && other.rank == now.rank)) return false;
-    if (other.epoch != now.epoch && !foreign_counts) return false;
-    return !clocks.knows(a.thread.rank, other.epoch, other.rank, other.clock);
+[[noreturn, gnu::cold, gnu::noinline]] void report_unwritten(Access a) {
+  refuse(a, [a] { return a.verb() + " of " + a.memory() + ", which no thread of the block has written"; },
+         "write it first; where another thread writes it, put a barrier between");
+}
+[[noreturn, gnu::cold, gnu::noinline]] void report_pending_copy(Access a, Stamp copy) {
+  const auto problem = [a, copy] {
+    return a.verb() + " of " + a.memory() + " at " + source_line(a.pc) + " before the async copy into it (" + line_of(a.w, copy) + ") was waited for";
   };
-  for (std::size_t i = 0; i < a.bytes; ++i) {
-    ShadowCell& cell = cells[i];
-    if (clashes(cell.write)) report_race(a, cell.write, "write");
-    if (a.writes() && clashes(cell.read)) report_race(a, cell.read, "read");
-    if (a.writes() && clashes(cell.earlier_read)) report_race(a, cell.earlier_read, "read");
-    if (a.kind == AccessKind::read || atomic) {
-      if (shared && cell.write.epoch != now.epoch) refuse(a, [a] { return a.verb() + " of " + a.memory() + ", which no thread of the block has written"; },
-               "write it first; where another thread writes it, put a barrier between");
-      if (cell.write.pending && cell.write.epoch == now.epoch)
-        abandon_as(a.thread, [a, copy = cell.write] {
-          return a.verb() + " of " + a.memory() + " at " + source_line(a.pc) + " before the async copy into it (" + line_of(a.w, copy) + ") was waited for";
-        }, "cp_async_commit(), cp_async_wait<N>() in the thread that copies, then __syncthreads()");
-    }
-    if (a.writes()) {
-      cell = {now, {}, {}};
-    } else {
-      if (cell.read.epoch && !(cell.read.epoch == now.epoch && cell.read.rank == now.rank)) cell.earlier_read = cell.read;
-      cell.read = now;
-    }
-  }
+  abandon_as(a.thread, problem, "cp_async_commit(), cp_async_wait<N>() in the thread that copies, then __syncthreads()");
 }
 
-void check_shared(Access& a) {
+/// What the cells of the bytes say: races, bytes that nobody wrote, copies that nobody waited for.
+class CellCheck {
+ public:
+  explicit CellCheck(const Access& access)
+      : a_(access), clocks_(access.block().clocks), shared_(access.space == Space::shared), atomic_(access.kind == AccessKind::atomic),
+        now_(clocks_.epoch(), static_cast<std::int32_t>(static_cast<const char*>(access.pc) - static_cast<const char*>(access.w.launch->call->function)),
+             access.thread.rank, clocks_.now(access.thread.rank), atomic_, access.kind == AccessKind::async_write) {}
+
+  [[gnu::always_inline]] void operator()(ShadowCell& cell) const {
+    if (!is_new(cell.write) && !is_new(cell.read)) cell = {};  // so that what four bytes hold from earlier kernels keeps them from no common cell
+    if (clashes(cell.write)) report_race(a_, cell.write, "write");
+    if (a_.writes()) {
+      if (clashes(cell.read)) report_race(a_, cell.read, "read");
+      if (clashes(cell.earlier_read)) report_race(a_, cell.earlier_read, "read");
+    }
+    if (a_.kind == AccessKind::read || atomic_) require_written(cell.write);
+    if (a_.writes()) {
+      cell.write = now_;
+      cell.read = cell.earlier_read = {};
+    } else {
+      if (cell.read.epoch() && !cell.read.same_thread(now_)) cell.earlier_read = cell.read;
+      cell.read = now_;
+    }
+  }
+
+ private:
+  static bool is_new(const Stamp& other) { return other.epoch() >= launch_epoch; }
+  bool clashes(const Stamp& other) const {
+    if (!is_new(other) || other.same_thread(now_) || (atomic_ && other.atomic())) return false;
+    if (other.epoch() != now_.epoch() && (shared_ || !a_.w.launch->options->races_between_blocks)) return false;
+    return !clocks_.knows(a_.thread.rank, other.epoch(), other.rank(), other.clock());
+  }
+  void require_written(const Stamp& write) const {
+    if (write.epoch() != now_.epoch()) {
+      if (shared_) report_unwritten(a_);
+    } else if (write.pending()) {
+      report_pending_copy(a_, write);
+    }
+  }
+
+  const Access a_;
+  const BlockClocks& clocks_;
+  const bool shared_, atomic_;
+  const Stamp now_;
+};
+
+[[gnu::always_inline]] inline void check_cells(const Access& a, Shadow& shadow, std::size_t offset) {
+  const CellCheck check(a);
+  if (ShadowCell* cell = shadow.only_cell(offset, a.bytes)) check(*cell);
+  else shadow.visit(offset, a.bytes, check);
+}
+
+[[gnu::always_inline]] inline void check_shared(Access a) {
   const Block& block = *a.thread.block;
   a.space = Space::shared;
   const SharedVariable* before = nullptr;
   for (const auto& variable : block.variables) {
     if (a.address >= variable.address && a.address + a.bytes <= variable.address + variable.bytes) {
       a.object = variable.name;
-      check_cells(a, a.slot().shadow + (a.address - block.arena));
+      check_cells(a, a.block().shared, static_cast<std::size_t>(a.address - block.arena));
       return;
     }
     if (a.address + a.bytes > variable.address) before = &variable;  // variables lie in the order of their addresses
@@ -135,7 +160,7 @@ void check_shared(Access& a) {
   });
 }
 
-void check_global(Access& a, Allocation& allocation) {
+void check_global(Access a, Allocation& allocation) {
   if (allocation.freed) refuse(a, [a, &allocation] { return "use after free: " + a.verb() + " of " + DeviceMemory::describe(allocation); });
   const std::ptrdiff_t offset = a.address - allocation.address;
   if (offset < 0 || static_cast<std::size_t>(offset) + a.bytes > allocation.bytes)
@@ -143,45 +168,40 @@ void check_global(Access& a, Allocation& allocation) {
       return "out of bounds: " + a.verb() + " of " + std::to_string(a.bytes) + " bytes of global memory at byte " + std::to_string(offset) + " of " +
              DeviceMemory::describe(allocation);
     });
-  a.object = allocation.name;
-  if (!allocation.shadow) allocation.shadow = make_shadow(allocation.mapped_bytes);
-  check_cells(a, allocation.shadow + offset);
+  a.object = allocation.name.c_str();
+  if (!allocation.shadow) allocation.shadow = std::make_unique<Shadow>(allocation.mapped_bytes);
+  check_cells(a, *allocation.shadow, static_cast<std::size_t>(offset));
 }
 
 }  // namespace
 
 void begin_checked_launch() {
   launch_epoch = next_epoch;
-  last_found = nullptr;
+  recent.fill(nullptr);
   BlockClocks::begin_launch();
 }
 
 void begin_checked_block(Block& block) {
-  const auto number = static_cast<std::size_t>(block.slot);
-  if (slots.size() <= number) slots.resize(number + 1);
-  Slot& slot = slots[number];
-  slot.clocks.begin(block.live, launch_epoch + block.number);
-  next_epoch = std::max(next_epoch, slot.clocks.epoch() + 1);
-  if (!slot.shadow) slot.shadow = make_shadow(kArenaBytes);
+  if (!block.checked) block.checked = std::make_shared<CheckedBlock>();
+  block.checked->clocks.begin(block.live, launch_epoch + block.number);
+  next_epoch = std::max(next_epoch, block.checked->clocks.epoch() + 1);
 }
 
-void join_threads(const Block& block, Thread* const* threads, std::size_t count) {
-  slots[static_cast<std::size_t>(block.slot)].clocks.join(threads, count);
-}
-void fence_thread(Thread& thread) { slots[static_cast<std::size_t>(thread.block->slot)].clocks.fence(thread.rank); }
+void join_threads(const Block& block, Thread* const* threads, std::size_t count) { block.checked->clocks.join(threads, count); }
+void fence_thread(Thread& thread) { thread.block->checked->clocks.fence(thread.rank); }
 
 Space check_access(Worker& w, Thread& thread, const void* address, std::size_t bytes, AccessKind kind, const void* pc) {
   Access a{w, thread, static_cast<const char*>(address), bytes, kind, pc};
-  if (kind == AccessKind::atomic) a.slot().clocks.atomic(thread.rank, address);
+  if (kind == AccessKind::atomic) a.block().clocks.atomic(thread.rank, address);
   const Block& block = *thread.block;
   if (a.address >= block.arena && a.address < block.arena + kArenaBytes) return check_shared(a), Space::shared;
   const Fibre& own = *thread.fibre;
   if (static_cast<std::size_t>(a.address - own.base) < own.size) return Space::local;
-  if (!last_found || !last_found->contains(address)) last_found = DeviceMemory::instance().find(address);
-  if (last_found) return check_global(a, *last_found), Space::global;
+  if (is_thread_index(address)) return Space::arguments;
+  if (Allocation* allocation = allocation_at(address)) return check_global(a, *allocation), Space::global;
   const KernelCall& call = *w.launch->call;
   const char* arguments = static_cast<const char*>(call.arguments.get());
-  if ((a.address >= arguments && a.address < arguments + call.argument_bytes) || is_thread_index(address)) return Space::arguments;
+  if (a.address >= arguments && a.address < arguments + call.argument_bytes) return Space::arguments;
   if (is_module_data(address)) return Space::constant;
   refuse(a, [a] { return a.verb() + " of memory that is not the device's: a host pointer was passed to the kernel, or an index is far off"; },
          "allocate it with gpu::device_alloc()");
@@ -192,7 +212,7 @@ void end_async_write(Thread& thread, const void* address, std::size_t bytes, con
   const Block& block = *thread.block;
   for (const auto& variable : block.variables)
     if (a.address >= variable.address && a.address < variable.address + variable.bytes) a.object = variable.name;
-  check_cells(a, a.slot().shadow + (a.address - block.arena));
+  check_cells(a, a.block().shared, static_cast<std::size_t>(a.address - block.arena));
 }
 
 void refuse_misaligned(Worker& w, const void* address, std::size_t bytes, AccessKind kind, const void* pc) {
@@ -201,9 +221,8 @@ void refuse_misaligned(Worker& w, const void* address, std::size_t bytes, Access
 }
 
 void forget_shadow(Allocation& allocation) {
-  release_shadow(allocation.shadow, allocation.mapped_bytes);
   allocation.shadow = nullptr;
-  last_found = nullptr;
+  recent.fill(nullptr);
 }
 
 }  // namespace patchbay::gpu::emulator

@@ -11,12 +11,12 @@ std::map<const void*, Foreign>& handed_on() {
   return *by_address;
 }
 
+void learn(std::vector<std::uint32_t>& mine, const std::vector<std::uint32_t>& theirs) {
+  mine.resize(std::max(mine.size(), theirs.size()), 0);
+  for (std::size_t i = 0; i < theirs.size(); ++i) mine[i] = std::max(mine[i], theirs[i]);
+}
 void learn(Foreign& mine, const Foreign& theirs) {
-  for (const auto& [epoch, clocks] : theirs) {
-    auto& known = mine[epoch];
-    known.resize(std::max(known.size(), clocks.size()), 0);
-    for (std::size_t i = 0; i < clocks.size(); ++i) known[i] = std::max(known[i], clocks[i]);
-  }
+  for (const auto& [epoch, clocks] : theirs) learn(mine[epoch], clocks);
 }
 
 }  // namespace
@@ -26,58 +26,58 @@ void BlockClocks::begin_launch() { handed_on().clear(); }
 void BlockClocks::begin(unsigned threads, std::uint32_t epoch) {
   threads_ = threads;
   epoch_ = epoch;
-  clocks_.assign(std::size_t{threads} * threads, 0);
-  for (unsigned rank = 0; rank < threads; ++rank) seen_by(rank)[rank] = 1;
-  foreign_.assign(threads, nullptr);
+  own_.assign(threads, 1);
+  seen_.assign(threads, nullptr);
   fenced_.clear();
 }
 
-bool BlockClocks::knows(unsigned rank, std::uint32_t epoch, unsigned other, std::uint32_t clock) const {
-  if (epoch == epoch_) return seen_by(rank)[other] >= clock;
-  if (!foreign_[rank]) return false;
-  const auto found = foreign_[rank]->find(epoch);
-  return found != foreign_[rank]->end() && other < found->second.size() && found->second[other] >= clock;
+bool BlockClocks::knows_foreign(unsigned rank, std::uint32_t epoch, unsigned other, std::uint32_t clock) const {
+  if (!seen_[rank]) return false;
+  const auto found = seen_[rank]->foreign.find(epoch);
+  return found != seen_[rank]->foreign.end() && other < found->second.size() && found->second[other] >= clock;
 }
 
 void BlockClocks::join(Thread* const* threads, std::size_t count) {
-  std::vector<std::uint32_t> all(threads_, 0);
-  std::shared_ptr<Foreign> foreign;
+  const auto all = std::make_shared<Knowledge>();
+  all->clocks.assign(threads_, 0);
+  const Knowledge* last = nullptr;  // neighbours mostly share theirs
   for (std::size_t i = 0; i < count; ++i) {
-    const unsigned rank = threads[i]->rank;
-    const std::uint32_t* seen = seen_by(rank);
-    for (unsigned k = 0; k < threads_; ++k) all[k] = std::max(all[k], seen[k]);
-    if (!foreign_[rank] || foreign_[rank] == foreign) continue;
-    if (!foreign) foreign = std::make_shared<Foreign>(*foreign_[rank]);
-    else learn(*foreign, *foreign_[rank]);
+    const Knowledge* seen = seen_[threads[i]->rank].get();
+    if (!seen || seen == last) continue;
+    learn(all->clocks, seen->clocks);
+    learn(all->foreign, seen->foreign);
+    last = seen;
   }
   for (std::size_t i = 0; i < count; ++i) {
     const unsigned rank = threads[i]->rank;
-    std::copy(all.begin(), all.end(), seen_by(rank));
-    ++seen_by(rank)[rank];
-    foreign_[rank] = foreign;
+    all->clocks[rank] = std::max(all->clocks[rank], own_[rank]++);
+    seen_[rank] = all;
   }
 }
 
-Foreign& BlockClocks::foreign_of(unsigned rank) {
-  auto& mine = foreign_[rank];
-  mine = mine ? std::make_shared<Foreign>(*mine) : std::make_shared<Foreign>();  // others may share the old one
+BlockClocks::Knowledge& BlockClocks::knowledge_of(unsigned rank) {
+  auto& mine = seen_[rank];
+  mine = mine ? std::make_shared<Knowledge>(*mine) : std::make_shared<Knowledge>(std::vector<std::uint32_t>(threads_), Foreign{});
   return *mine;
 }
 
 void BlockClocks::fence(unsigned rank) {
   Foreign& fenced = fenced_[rank];
-  if (foreign_[rank]) learn(fenced, *foreign_[rank]);
-  const std::uint32_t* seen = seen_by(rank);
-  learn(fenced, {{epoch_, std::vector<std::uint32_t>(seen, seen + threads_)}});
-  ++seen_by(rank)[rank];  // what comes after the fence is not handed on
+  auto& own_block = fenced[epoch_];
+  own_block.resize(threads_, 0);
+  if (const Knowledge* seen = seen_[rank].get()) {
+    learn(fenced, seen->foreign);
+    learn(own_block, seen->clocks);
+  }
+  own_block[rank] = own_[rank]++;  // what comes after the fence is not handed on
 }
 
 void BlockClocks::atomic(unsigned rank, const void* address) {
   auto& by_address = handed_on();
   if (const auto found = by_address.find(address); found != by_address.end()) {
-    learn(foreign_of(rank), found->second);
-    if (const auto own = found->second.find(epoch_); own != found->second.end())
-      for (unsigned k = 0; k < threads_ && k < own->second.size(); ++k) seen_by(rank)[k] = std::max(seen_by(rank)[k], own->second[k]);
+    Knowledge& mine = knowledge_of(rank);
+    learn(mine.foreign, found->second);
+    if (const auto own = found->second.find(epoch_); own != found->second.end()) learn(mine.clocks, own->second);
   }
   if (const auto fenced = fenced_.find(rank); fenced != fenced_.end()) learn(by_address[address], fenced->second);
 }

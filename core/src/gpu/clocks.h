@@ -19,9 +19,14 @@ class BlockClocks {
   void begin(unsigned threads, std::uint32_t epoch);
   std::uint32_t epoch() const { return epoch_; }
   /// The thread's own clock, which is never 0.
-  std::uint32_t now(unsigned rank) const { return seen_by(rank)[rank]; }
+  std::uint32_t now(unsigned rank) const { return own_[rank]; }
   /// True when `rank` knows of all that thread `other` of the block `epoch` had done when its clock was `clock`.
-  bool knows(unsigned rank, std::uint32_t epoch, unsigned other, std::uint32_t clock) const;
+  bool knows(unsigned rank, std::uint32_t epoch, unsigned other, std::uint32_t clock) const {
+    if (epoch != epoch_) return knows_foreign(rank, epoch, other, clock);
+    if (rank == other) return true;
+    const Knowledge* seen = seen_[rank].get();
+    return seen && seen->clocks[other] >= clock;
+  }
   void join(Thread* const* threads, std::size_t count);
   /// What the thread has done so far may be handed on by its next atomic.
   void fence(unsigned rank);
@@ -31,14 +36,17 @@ class BlockClocks {
   static void begin_launch();
 
  private:
-  const std::uint32_t* seen_by(unsigned rank) const { return &clocks_[std::size_t{rank} * threads_]; }
-  std::uint32_t* seen_by(unsigned rank) { return &clocks_[std::size_t{rank} * threads_]; }
-  Foreign& foreign_of(unsigned rank);
+  /// The clocks of the other threads, and of other blocks. Threads that have met share one until one of them learns more: a barrier of n
+  /// threads costs n steps, not n x n.
+  struct Knowledge { std::vector<std::uint32_t> clocks; Foreign foreign; };
+  bool knows_foreign(unsigned rank, std::uint32_t epoch, unsigned other, std::uint32_t clock) const;
+  /// A copy of what the thread knows, which is its alone.
+  Knowledge& knowledge_of(unsigned rank);
 
   unsigned threads_ = 0;
   std::uint32_t epoch_ = 0;
-  std::vector<std::uint32_t> clocks_;                 ///< threads x threads
-  std::vector<std::shared_ptr<Foreign>> foreign_;     ///< by thread; shared by threads that know the same
+  std::vector<std::uint32_t> own_;                    ///< by thread
+  std::vector<std::shared_ptr<Knowledge>> seen_;      ///< by thread; null: nothing yet
   std::map<unsigned, Foreign> fenced_;                ///< by thread: what its next atomic hands on
 };
 

@@ -10,15 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "gpu/shadow.h"
+
 namespace patchbay::gpu::emulator {
 
-struct ShadowCell;  // shadow.h
 struct Allocation {
   char* address = nullptr;
   std::size_t bytes = 0, mapped_bytes = 0;
   std::string name;
   bool freed = false;
-  ShadowCell* shadow = nullptr;  ///< what checked launches know of each byte; null until one needs it
+  std::unique_ptr<Shadow> shadow;  ///< what checked launches know of each byte; null until one needs it
   bool contains(const void* pointer) const { return pointer >= address && pointer < address + bytes; }
 };
 

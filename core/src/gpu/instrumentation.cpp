@@ -19,13 +19,13 @@ Instruction instruction(Space space, AccessKind kind) {
 
 inline void note(const void* address, std::size_t bytes, AccessKind kind, bool aligned, const void* pc) {
   Worker* w = worker;
-  if (!w || w->quiet || !w->current || !w->launch->call->checked) return;
+  if (!w || w->quiet || !w->checked || !w->current) return;
   w->quiet = true;
   if (aligned && reinterpret_cast<std::uintptr_t>(address) % bytes) refuse_misaligned(*w, address, bytes, kind, pc);
   const Space space = check_access(*w, *w->current, address, bytes, kind, pc);
   if (observer) observer->access(*w->current, space, instruction(space, kind), address, bytes, pc);
   w->quiet = false;
-  if (const int one_in = emulator_options().preempt_one_in; one_in > 0 && next_random(*w) % static_cast<unsigned>(one_in) == 0) yield();
+  if (const int one_in = w->launch->options->preempt_one_in; one_in > 0 && next_random(*w) % static_cast<unsigned>(one_in) == 0) yield();
 }
 
 }  // namespace

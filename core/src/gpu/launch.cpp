@@ -93,6 +93,7 @@ void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall&
   launch.block = {block.x, block.y, block.z};
   launch.shared_bytes = shared_bytes;
   launch.call = &call;
+  launch.options = &options;
   launch.blocks = std::size_t{grid.x} * grid.y * grid.z;
   launch.together = static_cast<std::size_t>(std::max(1, options.resident_blocks));
   if (call.checked) begin_checked_launch();

@@ -34,6 +34,6 @@ class Observer {
 };
 
 /// Null where nobody watches. Checked launches run on the OS thread that launches them: set it there.
-extern constinit thread_local Observer* observer;
+extern PATCHBAY_STATIC_TLS constinit thread_local Observer* observer;
 
 }  // namespace patchbay::gpu::emulator

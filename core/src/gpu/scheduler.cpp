@@ -188,6 +188,7 @@ void run_blocks(Worker& w, Launch& launch) {
   w.queue.clear();
   w.heap.clear();
   w.launch = &launch;
+  w.checked = launch.call->checked;
   blockDim = launch.block;
   gridDim = launch.grid;
   for (std::size_t first; (first = launch.next.fetch_add(launch.together)) < launch.blocks;) {
@@ -218,6 +219,7 @@ void run_blocks(Worker& w, Launch& launch) {
     if (!w.problem.empty()) drop_all(w, launch);
   }
   w.launch = nullptr;
+  w.checked = false;
 }
 
 Worker::~Worker() {

@@ -18,6 +18,7 @@
 namespace patchbay::gpu::emulator {
 
 struct Block;
+struct CheckedBlock;  // checks.cpp
 struct Warp;
 
 /// One cp.async on its way.
@@ -62,6 +63,7 @@ struct Block {
   std::size_t arena_used = 0, shared_bytes = 0, static_bytes = 0;
   std::vector<SharedVariable> variables;
   char* dynamic = nullptr;
+  std::shared_ptr<CheckedBlock> checked;  ///< what checked launches know of it
 };
 
 /// One launch, shared by the workers that take its blocks.
@@ -69,6 +71,7 @@ struct Launch {
   dim3 grid, block;
   std::size_t shared_bytes = 0;
   const KernelCall* call = nullptr;
+  const EmulatorOptions* options = nullptr;
   std::size_t blocks = 0;
   std::size_t together = 1;     ///< blocks that one worker runs interleaved
   std::atomic<std::size_t> next{0};
@@ -88,14 +91,18 @@ struct Worker {
   std::uint64_t atomics = 0;
   std::uint64_t idle_yields = 0;                           ///< since a thread ended or a barrier opened
   const CallSite* site = nullptr;                          ///< of the collective whose work is done just now
+  bool checked = false;                                    ///< the launch is
   bool quiet = false;                                      ///< runtime code runs: its accesses are not the kernel's
   std::string where, problem, remedy;                      ///< of the error that ended a block
   std::function<std::string()> report;                     ///< says `problem`, when a thread was abandoned
   ~Worker();
 };
 
+/// Asked for at every access and basic block of a checked kernel: a fixed place in each thread's memory, without a call to find it.
+#define PATCHBAY_STATIC_TLS __attribute__((tls_model("initial-exec")))
+
 /// The worker of the calling OS thread, null where none was needed yet.
-extern constinit thread_local Worker* worker;
+extern PATCHBAY_STATIC_TLS constinit thread_local Worker* worker;
 
 /// While a kernel's thread is in the emulator, what the emulator touches is not the kernel's access. (Library functions that the linker took from
 /// an instrumented object are instrumented for everybody.)

@@ -21,6 +21,9 @@ PATCHBAY_GPU_LAUNCHER(void, add_one, (float* x, int count, gpu::Stream stream))
 PATCHBAY_GPU_LAUNCHER(void, table_lookup, (const int* in, int* out, gpu::Stream stream))
 PATCHBAY_GPU_LAUNCHER(void, in_clusters, (float* x, gpu::Stream stream))
 PATCHBAY_GPU_LAUNCHER(void, with_shape, (float* x, gpu::Dim grid, gpu::Dim block, std::size_t shared_bytes, gpu::Stream stream))
+// byte_accesses.cu: what three threads do to 16 bytes of shared or global memory
+struct ByteAccess { int thread, offset, bytes; bool write, after_barrier; };
+PATCHBAY_GPU_LAUNCHER(void, byte_accesses, (const ByteAccess* accesses, int count, char* bytes, bool shared, unsigned* out, gpu::Stream stream))
 // matrix_operations.cu: in holds matrices of 2-byte elements; out what each lane got
 PATCHBAY_GPU_LAUNCHER(void, matrix_loads, (const std::uint16_t* in, std::uint32_t* out, int matrices, bool transposed, gpu::Stream stream))
 PATCHBAY_GPU_LAUNCHER(void, product_f16, (const __half* a, const __half* b, float* d, gpu::Stream stream))
