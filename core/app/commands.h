@@ -1,5 +1,5 @@
 /// @file commands.h
-/// The program's commands: options in, exit code out. main.cpp (the only home of CLI11) fills the options.
+/// The program's commands: options in, exit code out. commands_*.cpp (with CLI11) fill the options.
 #pragma once
 #include <cstdint>
 #include <optional>
