@@ -4,7 +4,8 @@
 # patchbay's own tree and, after find_package(patchbay), in any other.
 # AVX2 and AVX512 list sources compiled for those instruction sets: they may only be called after a look at cpuid.
 # GPU lists CUDA sources: compiled for the emulator (twice) and, where PATCHBAY_CUDA is ON, by nvcc: see patchbay_gpu.cmake.
-# <name>_gpu_test.cpp, where present, becomes a program test_gpu_<kind>_<name> that is linked with them, in patchbay's own tree.
+# <name>_gpu_test.cpp, where present, becomes a program test_gpu_<kind>_<name> that is linked with them; outside patchbay's tree where
+# Catch2 has been found.
 # TEMPLATE marks the plugin of each kind that `patchbay new` copies; the program finds it above itself, in share/patchbay/templates.
 # <name>_test.cpp, where present, becomes part of the program test_plugins; outside patchbay's tree, where Catch2 has been found,
 # it becomes a program and a test of its own.
@@ -24,8 +25,13 @@ function(patchbay_add_plugin)
   patchbay_warnings(${target})
   if(ARG_GPU)
     patchbay_gpu_objects(${target} ${ARG_GPU})
-    if(NOT patchbay_FOUND AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_gpu_test.cpp)
-      set_property(GLOBAL APPEND PROPERTY PATCHBAY_GPU_TESTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_gpu_test.cpp)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_gpu_test.cpp)
+      if(patchbay_FOUND)
+        patchbay_add_outside_test(${target} gpu_${kind}_${name} ${name}_gpu_test.cpp)
+        patchbay_link_kernels(${target} test_gpu_${kind}_${name})
+      else()
+        set_property(GLOBAL APPEND PROPERTY PATCHBAY_GPU_TESTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_gpu_test.cpp)
+      endif()
     endif()
   endif()
   install(TARGETS ${target} LIBRARY DESTINATION lib/patchbay/plugins/${kind})
@@ -39,14 +45,15 @@ function(patchbay_add_plugin)
     return()
   endif()
   if(patchbay_FOUND)
-    patchbay_add_outside_test(${target} ${name}_test.cpp)
+    patchbay_add_outside_test(${target} ${target} ${name}_test.cpp)
   else()
     set_property(GLOBAL APPEND PROPERTY PATCHBAY_PLUGIN_TESTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp)
   endif()
 endfunction()
 
-# The test of a plugin outside patchbay's tree: a Catch2 program that finds the plugins of this build, then the installed ones.
-function(patchbay_add_outside_test target source)
+# The test `name` of a plugin outside patchbay's tree: a Catch2 program test_<name> that finds the plugins of this build, then the
+# installed ones.
+function(patchbay_add_outside_test target name source)
   if(NOT TARGET Catch2::Catch2)
     message(STATUS "${source} is left out: find_package(Catch2) before patchbay_add_plugin() builds it")
     return()
@@ -57,11 +64,11 @@ function(patchbay_add_outside_test target source)
     target_link_libraries(patchbay_catch_main PUBLIC Catch2::Catch2)
     target_compile_options(patchbay_catch_main PUBLIC -O0)  # compiled more often than it runs
   endif()
-  add_executable(test_${target} ${source})
-  target_link_libraries(test_${target} PRIVATE patchbay_catch_main patchbay::core)
-  add_dependencies(test_${target} ${target})
-  add_test(NAME ${target} COMMAND test_${target})
-  set_tests_properties(${target} PROPERTIES ENVIRONMENT PATCHBAY_PLUGIN_PATH=${CMAKE_BINARY_DIR}/lib/patchbay/plugins)
+  add_executable(test_${name} ${source})
+  target_link_libraries(test_${name} PRIVATE patchbay_catch_main patchbay::core)
+  add_dependencies(test_${name} ${target})
+  add_test(NAME ${name} COMMAND test_${name})
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT PATCHBAY_PLUGIN_PATH=${CMAKE_BINARY_DIR}/lib/patchbay/plugins)
 endfunction()
 
 # Instruction-set flags per file; floating-point contraction stays off so that kernels round as they are written.

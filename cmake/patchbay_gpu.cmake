@@ -26,7 +26,8 @@ function(patchbay_gpu_objects target)
     target_compile_options(${target}_${world} PRIVATE -g1 -gdwarf-4 -ffp-contract=off -fno-strict-aliasing
       -fstack-clash-protection -ftrivial-auto-var-init=pattern -Wno-unknown-pragmas)
     patchbay_warnings(${target}_${world})
-    set_target_properties(${target}_${world} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+    set_target_properties(${target}_${world} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${world}>)
   endforeach()
   target_compile_options(${target}_simt PRIVATE -O2)
@@ -46,5 +47,16 @@ function(patchbay_gpu_objects target)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_cuda>)
     target_link_libraries(${target} PRIVATE CUDA::cudart)
     target_compile_definitions(${target} PRIVATE PATCHBAY_CUDA)
+  endif()
+endfunction()
+
+# patchbay_link_kernels(plugin_target program): the plugin's kernels, in every world of this build, become part of a program too, which
+# calls their launchers.
+function(patchbay_link_kernels target program)
+  target_sources(${program} PRIVATE $<TARGET_OBJECTS:${target}_simt> $<TARGET_OBJECTS:${target}_simt_checked>)
+  if(PATCHBAY_CUDA)
+    target_sources(${program} PRIVATE $<TARGET_OBJECTS:${target}_cuda>)
+    target_link_libraries(${program} PRIVATE CUDA::cudart)
+    target_compile_definitions(${program} PRIVATE PATCHBAY_CUDA)
   endif()
 endfunction()

@@ -34,6 +34,22 @@ def built(source, build):
             raise AssertionError(output)
 
 
+KERNELS_TEST = """\
+#include <catch2/catch.hpp>
+
+#include "naive_gpu.h"
+
+TEST_CASE("its kernels are in the program, for both worlds of the emulator") {
+  patchbay::GpuStep step;
+  step.rows = 1;
+  step.longest = 1 << 20;
+  for (const auto world : {patchbay::gpu::World::simt, patchbay::gpu::World::simt_checked})
+    CHECK_THROWS_WITH(patchbay::gpu::pick(patchbay::gpu_launchers::fresh_kernel_attention, world)({}, step, 0, {}, {}, {}),
+                      Catch::Contains("cannot take a sequence of 1048576 tokens"));
+}
+"""
+
+
 def setUpModule():
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir()
@@ -149,6 +165,18 @@ class NewPlugin(unittest.TestCase):
             code, output = run(self.program, "plan", project / kind / name / f"{name}.yaml", folder=ROOT, PATCHBAY_PLUGIN_PATH=path)
             if code:  # the model of the experiment need not be here
                 self.assertIn("fetch_model.sh", output)
+
+    def test_a_plugin_with_cuda_kernels_builds_with_its_kernels_test(self):
+        self.new("attention", "fresh_kernel", WORK / "kernels")
+        project = WORK / "kernels/attention/fresh_kernel"
+        (project / "fresh_kernel_gpu_test.cpp").write_text(KERNELS_TEST)
+        built(project, project / "build")
+        code, output = run("ctest", "--output-on-failure", folder=project / "build")
+        self.assertIn("100% tests passed, 0 tests failed out of 2", output)
+        path = str(project / "build/lib/patchbay/plugins")
+        code, output = run(self.program, "profile", "attention/fresh_kernel", "--tokens", "2", "--context", "5", PATCHBAY_PLUGIN_PATH=path)
+        self.assertEqual(code, 0, output)
+        self.assertIn("fresh_kernel.cu:", output)
 
     def test_in_the_tree_the_build_file_is_one_call_elsewhere_a_project(self):
         (WORK / "tree/cmake").mkdir(parents=True)
