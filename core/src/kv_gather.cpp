@@ -1,6 +1,7 @@
 // Cached rows in memory: slabs of tokens, what a layout's bytes mean, and the copy to fp32 that works for every store and format.
 #include <cstring>
 
+#include "patchbay/fp8.h"
 #include "patchbay/half.h"
 #include "patchbay/kv_rows.h"
 
@@ -31,8 +32,14 @@ void decode_row(const KvLayout& layout, const std::byte* in, Half scale, View<fl
     case DType::i8:
       decode_elements<std::int8_t>(in, row, [](std::int8_t x) { return static_cast<float>(x); });
       break;
+    case DType::f8_e4m3:
+      decode_elements<std::uint8_t>(in, row, [](std::uint8_t x) { return decode_fp8(x, kE4M3); });
+      break;
+    case DType::f8_e5m2:
+      decode_elements<std::uint8_t>(in, row, [](std::uint8_t x) { return decode_fp8(x, kE5M2); });
+      break;
     default:
-      throw Error("kv cache", "rows of " + std::string(name_of(layout.dtype)) + " have no meaning", "f32, f16, bf16, i8");
+      throw Error("kv cache", "rows of " + std::string(name_of(layout.dtype)) + " have no meaning", "f32, f16, bf16, i8, f8_e4m3, f8_e5m2");
   }
   if (!layout.scaled) return;
   const float factor = to_float(scale);

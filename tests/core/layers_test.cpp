@@ -29,11 +29,11 @@ std::string file_name(const std::string& path) { return fs::path(path).filename(
 /// Layer of each header of core/include/patchbay: a new one has to be placed here.
 std::optional<int> layer_of(const std::string& header) {
   static const std::map<std::string, int> layers = {
-      {"error.h", 0},         {"gpu.h", 0},       {"half.h", 0},      {"tensor.h", 0},    {"activation.h", 1}, {"attention.h", 1},
+      {"error.h", 0},         {"gpu.h", 0},       {"half.h", 0},      {"fp8.h", 0},      {"tensor.h", 0},    {"activation.h", 1}, {"attention.h", 1},
       {"backend.h", 1},       {"decoder.h", 1},   {"drafter.h", 1},   {"kv_prefix.h", 1},  {"kv_retention.h", 1},
       {"kv_rows.h", 1},       {"kv_store.h", 1},  {"processor.h", 1}, {"quantizer.h", 1},  {"model_runner.h", 1},
       {"weight_format.h", 1}, {"block_format.h", 2}, {"build_id.h", 2}, {"float_format.h", 2},
-      {"format_kit.h", 2},    {"params.h", 2},    {"plugin.h", 2},    {"iq4_levels.h", 0},
+      {"format_kit.h", 2},    {"fp8_kv_format.h", 2},    {"params.h", 2},    {"plugin.h", 2},    {"iq4_levels.h", 0},
       {"six_bit_scales.h", 2}, {"super_block_format.h", 2}, {"gpu_device.h", 2}, {"gpu_kv_cache.cuh", 1}, {"gpu_linear.h", 2}};
   const auto found = layers.find(header);
   return found == layers.end() ? std::nullopt : std::optional<int>(found->second);
@@ -46,7 +46,7 @@ bool is_gpu_header(const std::string& path) { return path == "core/include/patch
 
 std::string interface_fault(const std::string& path, const Include& include) {
   if (is_gpu_header(path)) {  // layer 0, with CUDA where nvcc compiles it
-    static const std::regex allowed("[a-z0-9_]+|math\\.h|dlfcn\\.h|cu(da|blas)[a-z0-9_]*\\.h"), quoted("patchbay/(gpu\\.h|gpu/[a-z0-9_]+\\.(h|cuh)|error\\.h|half\\.h|iq4_levels\\.h|tensor\\.h)");
+    static const std::regex allowed("[a-z0-9_]+|math\\.h|dlfcn\\.h|cu(da|blas)[a-z0-9_]*\\.h"), quoted("patchbay/(gpu\\.h|gpu/[a-z0-9_]+\\.(h|cuh)|error\\.h|fp8\\.h|half\\.h|iq4_levels\\.h|tensor\\.h)");
     return std::regex_match(include.header, include.quoted ? quoted : allowed) ? "" : "gpu headers stand on layer 0 and CUDA alone";
   }
   if (!include.quoted) return standard(include.header) ? "" : "core/include stands on the standard library alone";

@@ -13,23 +13,6 @@ namespace {
 
 constexpr auto kWorld = gpu::World::simt_checked;
 
-/// 8-bit floats as the host would store them.
-template <class Element>
-class EightBits final : public KvFormat {
- public:
-  explicit EightBits(DType type) : type_(type) {}
-  KvLayout layout() const override { return {type_, false}; }
-  std::int64_t row_bytes(std::int64_t head_size) const override { return head_size; }
-  void encode(View<const float, 1> row, std::byte* out, Half*) const override {
-    for (std::int64_t d = 0; d < row.shape[0]; ++d) out[d] = std::bit_cast<std::byte>(Element(row[d]).__x);
-  }
-  void decode(const std::byte*, Half, View<float, 1>) const override {}
-  std::string_view name() const override { return "fp8"; }
-
- private:
-  DType type_;
-};
-
 /// A step of three sequences in slabs of `tokens` tokens, of 2 layers, and the host's copy of the slabs.
 struct Cache {
   static constexpr int kHeads = 2, kLayer = 1;
@@ -88,13 +71,10 @@ std::size_t differences(const std::vector<std::byte>& a, const std::vector<std::
 }
 
 void for_each_format(const std::function<void(const KvFormat&)>& check) {
-  for (const char* name : {"fp32", "fp16", "int8"}) {
+  for (const char* name : {"fp32", "fp16", "int8", "fp8_e4m3", "fp8_e5m2"}) {
     INFO(name);
     check(*make<KvFormat>(PluginSpec{name, nullptr}));
   }
-  INFO("fp8");
-  check(EightBits<__nv_fp8_e4m3>(DType::f8_e4m3));
-  check(EightBits<__nv_fp8_e5m2>(DType::f8_e5m2));
 }
 
 TEST_CASE("cuda write_kv: the host's bytes, and no others") {

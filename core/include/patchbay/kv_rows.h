@@ -8,7 +8,7 @@
 
 namespace patchbay {
 
-/// Decodes one row as its layout says (f32, f16, bf16 or i8; times the scale when scaled): the plain definition.
+/// Decodes one row as its layout says (any type but u8 and i32; times the scale when scaled): the plain definition.
 PATCHBAY_API void decode_row(const KvLayout& layout, const std::byte* in, Half scale, View<float, 1> row);
 
 /// The shape of a slab: the rows of up to `tokens` tokens of one layer, as four arrays one after the other, each aligned to 64

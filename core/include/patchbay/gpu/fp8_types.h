@@ -1,10 +1,7 @@
 /// @file fp8_types.h
 /// CUDA's 8-bit floats (__nv_fp8_e4m3, __nv_fp8_e5m2) for builds by g++; conversions saturate and round to nearest even, as CUDA's do.
 #pragma once
-#include <bit>
-#include <cmath>
-#include <cstdint>
-
+#include "patchbay/fp8.h"
 #include "patchbay/gpu/half_pairs.h"
 
 using __nv_fp8_storage_t = unsigned char;
@@ -15,37 +12,7 @@ enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };
 
 namespace patchbay::gpu::numbers {
 
-/// What the two 8-bit formats differ in. E4M3 has no infinity: one pattern (all ones) is its NaN.
-struct Fp8Format { int mantissa_bits, bias; unsigned char largest, infinity, nan; };
-inline constexpr Fp8Format kE4M3{3, 7, 0x7E, 0x7F, 0x7F}, kE5M2{2, 15, 0x7B, 0x7C, 0x7F};
-
-PATCHBAY_GPU_INLINE unsigned char encode_fp8(float value, const Fp8Format& format, bool saturate) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), magnitude = bits & 0x7FFFFFFFu;
-  const unsigned sign = bits >> 24 & 0x80u;
-  if (magnitude > 0x7F800000u) return format.nan;  // CUDA drops a NaN's sign
-  const int drop = 23 - format.mantissa_bits;
-  const std::uint32_t smallest_normal = static_cast<std::uint32_t>(128 - format.bias) << 23;
-  std::uint32_t code;
-  if (magnitude < smallest_normal) {  // subnormal: a multiple of the smallest number
-    const float unit = std::bit_cast<float>(static_cast<std::uint32_t>(128 - format.bias - format.mantissa_bits) << 23);
-    code = static_cast<std::uint32_t>(std::nearbyintf(std::bit_cast<float>(magnitude) / unit));
-  } else {
-    const std::uint32_t half_unit = (1u << (drop - 1)) - 1 + (magnitude >> drop & 1);
-    code = (magnitude + half_unit - (static_cast<std::uint32_t>(127 - format.bias) << 23)) >> drop;
-  }
-  if (code > format.largest) code = saturate ? format.largest : format.infinity;
-  return static_cast<unsigned char>(sign | code);
-}
-PATCHBAY_GPU_INLINE float decode_fp8(unsigned char code, const Fp8Format& format) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80u) << 24, magnitude = code & 0x7Fu;
-  if (magnitude > format.largest) {
-    const bool infinite = format.infinity != format.nan && magnitude == format.infinity;
-    return std::bit_cast<float>(sign | (infinite ? 0x7F800000u : 0x7FC00000u));
-  }
-  const float unit = std::bit_cast<float>(static_cast<std::uint32_t>(128 - format.bias - format.mantissa_bits) << 23);
-  if (magnitude < (1u << format.mantissa_bits)) return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * unit));
-  return std::bit_cast<float>(sign | ((magnitude << (23 - format.mantissa_bits)) + (static_cast<std::uint32_t>(127 - format.bias) << 23)));
-}
+using patchbay::decode_fp8, patchbay::encode_fp8, patchbay::Fp8Format, patchbay::kE4M3, patchbay::kE5M2;
 PATCHBAY_GPU_INLINE const Fp8Format& fp8_format(__nv_fp8_interpretation_t kind) { return kind == __NV_E4M3 ? kE4M3 : kE5M2; }
 
 }  // namespace patchbay::gpu::numbers
