@@ -1,7 +1,7 @@
 // patchbay describe: one plugin, its parameters and its kernels.
 //
 // --json: {"kind", "name", "summary", "paper", "parameters": [{"name", "type", "default", "range", "unit", "doc", "choices",
-// "kind"}], "kernels": [{"kernel", "backend", "phases", "available", "what"}]}; type is integer, real, boolean, text, choice,
+// "kind"}], "kernels": [{"parameter", "kernel", "backend", "phases", "available", "what"}]}; type is integer, real, boolean, text, choice,
 // kernel or plugin; default is null where a value must be given, and for a kernel, where the best that the machine has is taken.
 // --markdown: the table that scripts/update_readmes.py writes into the plugin's README.
 #include <fmt/core.h>
@@ -35,7 +35,10 @@ nlohmann::json as_json(const PluginTable& table, const std::vector<ParamInfo>& p
                                     {"doc", param.doc},
                                     {"choices", param.choices},
                                     {"kind", param.plugin_kind}});
-    for (const KernelInfo& kernel : param.kernels) result["kernels"].push_back(kernel_json(kernel));
+    for (const KernelInfo& kernel : param.kernels) {
+      result["kernels"].push_back(kernel_json(kernel));
+      result["kernels"].back()["parameter"] = param.name;
+    }
   }
   return result;
 }
@@ -67,11 +70,17 @@ void print_markdown(const std::vector<ParamInfo>& params) {
     fmt::print("| `{}` | {} | {} | {} | {} |\n", param.name, cell(default_text(param)), cell(param.range), param.unit,
                cell(param.doc));
   }
+  // The kernels of a group's parameters make one table.
+  std::string heading;
   for (const ParamInfo& param : params) {
     if (param.kernels.empty()) continue;
-    fmt::print("\n| {} | backend | phases | what changed |\n| --- | --- | --- | --- |\n", param.name);
+    const std::size_t dot = param.name.find('.');
+    const bool of_group = dot != std::string::npos;
+    const std::string title = param.name.substr(0, dot), operation = of_group ? "`" + param.name.substr(dot + 1) + "` | " : "";
+    if (title != heading) fmt::print("\n| {} | {}backend | phases | what changed |\n| --- |{} --- | --- | --- |\n", title, of_group ? "kernel | " : "", of_group ? " --- |" : "");
+    heading = title;
     for (const KernelInfo& kernel : param.kernels) {
-      fmt::print("| `{}` | {} | {} | {} |\n", kernel.name, kernel.backend, kernel.phases, cell(kernel.what));
+      fmt::print("| {}`{}` | {} | {} | {} |\n", operation, kernel.name, kernel.backend, kernel.phases, cell(kernel.what));
     }
   }
 }

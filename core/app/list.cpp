@@ -26,6 +26,12 @@ void for_each_plugin(const std::vector<std::string>& kinds, const std::vector<Re
   }
 }
 
+/// ":rms_norm" of kernels.rms_norm: what a backend's kernels compute.
+std::string operation_of(const ParamInfo& param) {
+  const std::size_t dot = param.name.find('.');
+  return dot == std::string::npos ? "" : ":" + param.name.substr(dot + 1);
+}
+
 int list_kernels(bool as_json) {
   Registry& registry = Registry::instance();
   nlohmann::json result = {{"kernels", nlohmann::json::array()}};
@@ -36,7 +42,7 @@ int list_kernels(bool as_json) {
         one.update({{"kind", kind}, {"technique", table.name}, {"parameter", param.name}});
         result["kernels"].push_back(one);
         if (as_json) continue;
-        fmt::print("{:<24} {:<12} {:<5} {:<8} {:<4} {}\n", fmt::format("{}/{}", kind, table.name), kernel.name, kernel.backend,
+        fmt::print("{:<28} {:<12} {:<5} {:<8} {:<4} {}\n", fmt::format("{}/{}{}", kind, table.name, operation_of(param)), kernel.name, kernel.backend,
                    kernel.phases, is_available(kernel) ? "yes" : "no", kernel.what);
       }
     }

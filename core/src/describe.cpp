@@ -1,5 +1,6 @@
 // What a plugin's parameters are (describe) and what they come to under given settings (effective): two more visitors.
 #include <algorithm>
+#include <utility>
 
 #include "patchbay/plugin.h"
 #include "registry.h"
@@ -46,11 +47,16 @@ class Describer : public Fields {
     info.plugin_kind = kind;
     info.range = "one of " + info.plugin_kind;
   }
+  void group(const char* name, FunctionRef<void(Fields&)> visit, Doc) override {
+    prefix_ = std::string(name) + ".";
+    visit(*this);
+    prefix_.clear();
+  }
 
  private:
   ParamInfo& add(const char* name, const char* type, std::string default_value, Doc doc) {
     ParamInfo info;
-    info.name = name;
+    info.name = prefix_ + name;
     info.type = type;
     info.default_value = std::move(default_value);
     info.doc = doc.text;
@@ -58,6 +64,7 @@ class Describer : public Fields {
     params.push_back(std::move(info));
     return params.back();
   }
+  std::string prefix_;  ///< of the group in hand
   static void list_choices(ParamInfo& info) {
     for (const std::string& each : info.choices) info.range += (info.range.empty() ? "" : ", ") + each;
   }
@@ -69,7 +76,7 @@ class EffectiveReader : public SettingsReader {
   Settings result;
 
   EffectiveReader(const Settings* settings, const PluginTable& table, std::string_view backend)
-      : SettingsReader(settings, table.name), table_(table), backend_(backend) {
+      : SettingsReader(settings, table.name, backend), table_(table), backend_(backend) {
     result.kind = Settings::Kind::map;
     add("type", text_settings(table.name));
   }
@@ -101,7 +108,7 @@ class EffectiveReader : public SettingsReader {
   void kernel(const char* name, KernelChoice& value, std::span<const KernelInfo> kernels, Doc doc) override {
     SettingsReader::kernel(name, value, kernels, doc);
     const bool has = std::ranges::find(kernels, backend_, &KernelInfo::backend) != kernels.end();
-    const std::string_view backend = has ? backend_ : "cpu";
+    const std::string_view backend = has ? backend_ : kernels.front().backend;
     Settings phases;
     phases.kind = Settings::Kind::map;
     for (const auto& [phase, asked] : {std::pair{"prefill", value.prefill}, std::pair{"decode", value.decode}}) {
@@ -113,6 +120,13 @@ class EffectiveReader : public SettingsReader {
   void plugin(const char* name, PluginSpec& value, std::string_view kind, Doc doc) override {
     SettingsReader::plugin(name, value, kind, doc);
     add(name, Registry::instance().effective(kind, value, backend_));
+  }
+  void group(const char* name, FunctionRef<void(Fields&)> visit, Doc doc) override {
+    Settings outer = std::exchange(result, {});
+    result.kind = Settings::Kind::map;
+    SettingsReader::group(name, visit, doc);
+    outer.entries.emplace_back(name, std::move(result));
+    result = std::move(outer);
   }
 
  private:
@@ -136,7 +150,7 @@ Settings Registry::effective(std::string_view kind, const PluginSpec& spec, std:
     EffectiveReader reader(settings, table, backend);
     if (settings != nullptr) {  // a misspelt key first: what it leaves at its default may break a rule between parameters
       std::vector<std::string> names;
-      for (const ParamInfo& param : describe(table)) names.push_back(param.name);
+      for (const ParamInfo& param : describe(table)) names.push_back(param.name.substr(0, param.name.find('.')));
       refuse_unknown(*settings, table.name, names);
     }
     table.describe(reader);

@@ -41,24 +41,36 @@ class GpuLinear final : public LinearKernel {
     if (tokens == 0) return;
     require_dense(input, w_.cols);
     require_dense(y, w_.rows);
-    MatmulArgs args;
-    args.kernel = tokens > kDecodeTokens ? kernels_.first : kernels_.second;
+    MatmulArgs args = arguments(tokens > kDecodeTokens ? kernels_.first : kernels_.second, tokens, y);
     args.x = input.data;
     args.x_type = input.dtype;
+    launch_(args, gpu::stream_of(ops_.device()));
+  }
+  std::string path() const override {
+    return label_ + ":" + prefill_ + (decode_ == prefill_ ? "" : "+" + decode_) + "/" + std::string(ops_.kernel());
+  }
+  bool takes_rows() const override { return true; }
+  void take_rows(TensorRef ids, TensorRef out) override {
+    if (plain_) return ops_.take_rows(w_.parts[0], ids, out);
+    if (ids.shape[0] == 0) return;
+    require_dense(out, w_.cols);
+    MatmulArgs args = arguments(MatmulKernel::take_rows, ids.shape[0], out);
+    args.ids = ids.as<const std::int32_t, 1>().data;
+    launch_(args, gpu::stream_of(ops_.device()));
+  }
+
+ private:
+  MatmulArgs arguments(MatmulKernel kernel, std::int64_t tokens, const TensorRef& y) const {
+    MatmulArgs args;
+    args.kernel = kernel;
     for (std::size_t i = 0; i < w_.parts.size(); ++i) args.parts[i] = w_.parts[i].data;
     args.y = y.data;
     args.y_type = y.dtype;
     args.tokens = static_cast<int>(tokens);
     args.rows = static_cast<int>(w_.rows);
     args.cols = static_cast<int>(w_.cols);
-    launch_(args, gpu::stream_of(ops_.device()));
+    return args;
   }
-  std::string path() const override {
-    return label_ + ":" + prefill_ + (decode_ == prefill_ ? "" : "+" + decode_) + "/" + std::string(ops_.kernel());
-  }
-  TensorRef plain() const override { return plain_ ? w_.parts[0] : TensorRef(); }
-
- private:
   /// A fault of the caller, never of a user.
   void require_dense(const TensorRef& tensor, std::int64_t cols) const {
     if (tensor.rank == 2 && tensor.shape[1] == cols && tensor.strides[1] == 1 &&

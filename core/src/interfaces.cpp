@@ -49,6 +49,7 @@ void Ops::write_kv(TensorRef, TensorRef, const GpuStep&, int) {
 void Ops::sample(TensorRef, const SamplingRows&, TensorRef) {
   throw Error("operations " + std::string(kernel()), "on the host decoders choose tokens");
 }
+void LinearKernel::take_rows(TensorRef, TensorRef) { throw Error(path(), "it takes no rows: the host decodes them"); }
 Step ModelRunner::forward_and_draw(std::span<const TokenRow>, std::span<const TokenDraw>) {
   throw Error("model runner", "it gives logits and draws no tokens");
 }

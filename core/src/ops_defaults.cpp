@@ -80,6 +80,17 @@ void Ops::layer_norm(TensorRef x, TensorRef weight, TensorRef bias, float epsilo
   }
 }
 
+void Ops::add_rms_norm(TensorRef x, TensorRef y, TensorRef weight, float epsilon, TensorRef out) {
+  add(x, y);
+  rms_norm(x, weight, epsilon, out);
+}
+
+void Ops::rope_write_kv(TensorRef q, TensorRef k, TensorRef v, TensorRef positions, const RopeSpec& spec, const GpuStep& step, int layer) {
+  rope(q, positions, spec);
+  rope(k, positions, spec);
+  write_kv(k, v, step, layer);
+}
+
 void Ops::scale(TensorRef x, float factor) {
   const auto values = x.as<float, 2>();
   for (std::int64_t t = 0; t < values.shape[0]; ++t) {

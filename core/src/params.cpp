@@ -2,6 +2,7 @@
 #include "patchbay/params.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "config.h"
 #include "patchbay/plugin.h"
@@ -28,36 +29,49 @@ bool serves(const KernelInfo& kernel, std::string_view phase) {
 }
 bool is_available(const KernelInfo& kernel) { return kernel.available == nullptr || kernel.available(); }
 
-/// "flash (cpu, both: tiles of keys), split_kv (...)": what a reader needs to choose.
-std::string kernel_list(std::span<const KernelInfo> kernels, std::string_view phase) {
-  std::vector<std::string> names;
+/// The names that could have been given: of a phase ("" any) and a backend ("" any: "plain, avx2; of cuda: tiled"), as far as this machine
+/// has them.
+std::string kernel_names(std::span<const KernelInfo> kernels, std::string_view phase, std::string_view backend) {
+  std::string list;
+  std::string_view named = backend.empty() && !kernels.empty() ? kernels.front().backend : backend;
   for (const KernelInfo& k : kernels) {
-    if (!serves(k, phase)) continue;
-    names.push_back(std::string(k.name) + " (" + std::string(k.backend) + ", " + std::string(k.phases) + ": " +
-                    std::string(k.what) + (is_available(k) ? ")" : "; not on this machine)"));
+    if (!serves(k, phase) || !is_available(k) || (!backend.empty() && k.backend != backend)) continue;
+    if (k.backend == named) list += list.empty() ? "" : ", ";
+    else list += (list.empty() ? "of " : "; of ") + std::string(k.backend) + ": ";
+    named = k.backend;
+    list += k.name;
   }
-  return joined(names);
+  return list;
 }
 
-/// The kernel of that name for a phase ("" any). @throws Error: unknown, or not on this machine.
+/// The kernel of that name for a phase ("" any). `backend` is the one that is to run, if that is known. @throws Error: unknown, of
+/// another backend, or not on this machine.
 const KernelInfo& find_kernel(std::string_view name, std::span<const KernelInfo> kernels, const std::string& where,
-                              std::string_view phase) {
+                              std::string_view phase, std::string_view backend) {
   std::vector<std::string> names;
+  const KernelInfo* elsewhere = nullptr;
   for (const KernelInfo& k : kernels) {
     if (!serves(k, phase)) continue;
+    if (!backend.empty() && k.backend != backend) {
+      if (k.name == name) elsewhere = &k;
+      continue;
+    }
     if (k.name == name) {
       if (is_available(k)) return k;
-      throw Error(where, "kernel " + std::string(name) + " cannot run on this machine", kernel_list(kernels, phase));
+      throw Error(where, "kernel " + std::string(name) + " cannot run on this machine", kernel_names(kernels, phase, backend));
     }
     names.emplace_back(k.name);
   }
+  if (elsewhere != nullptr)
+    throw Error(where, "kernel " + std::string(name) + " is of backend " + std::string(elsewhere->backend) + ", and what is to run is of backend " +
+                           std::string(backend), kernel_names(kernels, phase, backend));
   const std::string which = phase.empty() ? "" : std::string(phase) + " ";
-  throw Error(where, "unknown " + which + "kernel " + printable(name), kernel_list(kernels, phase), did_you_mean(name, names));
+  throw Error(where, "unknown " + which + "kernel " + printable(name), kernel_names(kernels, phase, backend), did_you_mean(name, names));
 }
 
-std::string kernel_of_phase(const Settings& value, std::span<const KernelInfo> kernels, std::string_view phase) {
+std::string kernel_of_phase(const Settings& value, std::span<const KernelInfo> kernels, std::string_view phase, std::string_view backend) {
   const std::string name = read_text(value);
-  find_kernel(name, kernels, value.where, phase);
+  find_kernel(name, kernels, value.where, phase, backend);
   return name;
 }
 
@@ -85,37 +99,39 @@ void refuse_unknown(const Settings& map, std::string_view label, std::span<const
   }
 }
 
-KernelChoice read_kernel(const Settings& value, std::span<const KernelInfo> kernels) {
+KernelChoice read_kernel(const Settings& value, std::span<const KernelInfo> kernels, std::string_view backend) {
+  // Where the backend has none of these kernels, host code does the work.
+  if (std::ranges::find(kernels, backend, &KernelInfo::backend) == kernels.end()) backend = {};
   if (value.kind != Settings::Kind::map) {
     const std::string name = read_text(value);
-    const KernelInfo& kernel = find_kernel(name, kernels, value.where, "");
+    const KernelInfo& kernel = find_kernel(name, kernels, value.where, "", backend);
     // A kernel of one phase, named alone, leaves the other phase to the default.
     return {kernel.phases == "decode" ? "" : name, kernel.phases == "prefill" ? "" : name};
   }
   const std::vector<std::string> phases = {"prefill", "decode"};
   refuse_unknown(value, "kernel", phases);
   KernelChoice choice;
-  if (const Settings* prefill = value.find("prefill")) choice.prefill = kernel_of_phase(*prefill, kernels, "prefill");
-  if (const Settings* decode = value.find("decode")) choice.decode = kernel_of_phase(*decode, kernels, "decode");
+  if (const Settings* prefill = value.find("prefill")) choice.prefill = kernel_of_phase(*prefill, kernels, "prefill", backend);
+  if (const Settings* decode = value.find("decode")) choice.decode = kernel_of_phase(*decode, kernels, "decode", backend);
   return choice;
 }
 
 const KernelInfo& pick_kernel(std::string_view asked, std::span<const KernelInfo> kernels, std::string_view technique,
                               std::string_view phase, std::string_view backend) {
   if (phase == "both") phase = "";
-  if (!asked.empty()) {
-    const KernelInfo& kernel = find_kernel(asked, kernels, std::string(technique), phase);
-    if (kernel.backend == backend) return kernel;
-    throw Error(std::string(technique), "kernel " + std::string(asked) + " is of backend " + std::string(kernel.backend) +
-                                            ", and what is to run is of backend " + std::string(backend), kernel_list(kernels, phase));
-  }
+  if (!asked.empty()) return find_kernel(asked, kernels, std::string(technique), phase, backend);
   for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) {
     if (kernel->backend == backend && serves(*kernel, phase) && is_available(*kernel)) return *kernel;
   }
-  throw Error(std::string(technique), "no kernel runs on this machine", kernel_list(kernels, phase));
+  throw Error(std::string(technique), "no kernel runs on this machine", kernel_names(kernels, phase, backend));
 }
 
-SettingsReader::SettingsReader(const Settings* settings, std::string_view label) : settings_(settings), label_(label) {
+SettingsReader::SettingsReader(const Settings* settings, std::string_view label, std::string_view backend)
+    : settings_(settings), label_(label), backend_(backend) {
+  require_map();
+}
+
+void SettingsReader::require_map() const {
   if (settings_ == nullptr || settings_->kind == Settings::Kind::map) return;
   const std::string where = settings_->where.empty() ? label_ : settings_->where;
   if (scalar_type(*settings_) == ScalarType::null) throw Error(where, "missing value", "a map of parameters");
@@ -164,7 +180,7 @@ void SettingsReader::choice(const char* name, int& value, std::initializer_list<
   value = static_cast<int>(number);
 }
 void SettingsReader::kernel(const char* name, KernelChoice& value, std::span<const KernelInfo> kernels, Doc) {
-  if (const Settings* given = take(name)) value = read_kernel(*given, kernels);
+  if (const Settings* given = take(name)) value = read_kernel(*given, kernels, backend_);
 }
 void SettingsReader::plugin(const char* name, PluginSpec& value, std::string_view kind, Doc) {
   const Settings* given = take(name);
@@ -178,6 +194,18 @@ void SettingsReader::plugin(const char* name, PluginSpec& value, std::string_vie
   } catch (const Error& error) {
     throw error.at(type != nullptr && !type->where.empty() ? type->where : given->where);
   }
+}
+
+void SettingsReader::group(const char* name, FunctionRef<void(Fields&)> visit, Doc) {
+  const Settings* given = take(name);
+  const Settings own = given != nullptr ? *given : Settings();
+  const Settings* const outer = std::exchange(settings_, given != nullptr ? &own : nullptr);
+  std::vector<std::string> known = std::exchange(known_, {});
+  require_map();
+  visit(*this);
+  finish();
+  settings_ = outer;
+  known_ = std::move(known);
 }
 
 Error placed(const Error& error, const Settings* settings) {

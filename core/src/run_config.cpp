@@ -2,7 +2,9 @@
 #include "run_config.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "config.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
 #include "registry.h"
@@ -49,6 +51,7 @@ void read_gpu_layers(SettingsReader& reader, RunConfig& config) {
   if (kernels_of(config.device) == "cpu") {
     throw Error(given->where, "device cpu has no such layers", "device cuda or simt", "leave the key out, or name a device");
   }
+  config.gpu_layers_where = given->where;
   if (given->kind == Settings::Kind::scalar && given->text == "all") return;
   config.gpu_layers = static_cast<int>(read_integer(*given, 0, kMaxLayers, "all, or a number from 0"));
 }
@@ -120,6 +123,82 @@ void read_quantizer_and_format(SettingsReader& reader, WeightRule& rule) {
     rule.format = {};
 }
 
+/// (phase, its kernel) of weights.kernel; the phase is "" where one name serves both.
+std::vector<std::pair<std::string, const Settings*>> asked_kernels(const Settings& kernel) {
+  if (kernel.kind != Settings::Kind::map) return {{"", &kernel}};
+  refuse_unknown(kernel, "kernel", std::vector<std::string>{"prefill", "decode"});
+  std::vector<std::pair<std::string, const Settings*>> asked;
+  for (const auto& [phase, name] : kernel.entries) asked.emplace_back(phase, &name);
+  return asked;
+}
+
+/// The parameter by which a plugin's kernels are chosen; nothing: it has none.
+std::optional<ParamInfo> kernel_parameter(std::string_view kind, const std::string& type) {
+  Registry& registry = Registry::instance();
+  for (ParamInfo& param : registry.describe(registry.find(kind, type)))
+    if (!param.kernels.empty()) return std::move(param);
+  return {};
+}
+bool serves(const KernelInfo& kernel, std::string_view phase) {
+  return phase.empty() || kernel.phases == "both" || kernel.phases == phase;
+}
+
+PluginSpec with_setting(PluginSpec spec, const std::string& name, Settings value) {
+  Settings settings = spec.settings ? *spec.settings : Settings();
+  settings.kind = Settings::Kind::map;
+  settings.entries.emplace_back(name, std::move(value));
+  spec.settings = std::make_shared<Settings>(std::move(settings));
+  return spec;
+}
+
+/// The plugin with one kernel for prefill and decoding on a GPU, if it has a choice and none was made: the best that serves both.
+PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec) {
+  const auto param = kernel_parameter(kind, spec.type);
+  if (!param) return spec;
+  std::string best;
+  for (const KernelInfo& kernel : param->kernels) {
+    const bool here = kernel.available == nullptr || kernel.available();
+    if (kernel.backend == "cuda" && kernel.phases == "both" && here) best = kernel.name;
+  }
+  if (best.empty()) return spec;
+  const Settings* given = spec.settings ? spec.settings->find(param->name) : nullptr;
+  if (given == nullptr) return with_setting(std::move(spec), param->name, text_settings(best));
+  const KernelChoice choice = read_kernel(*given, param->kernels);
+  if (choice.prefill == choice.decode) return spec;
+  throw Error(given->where, "deterministic: true, and prefill and decoding have different kernels", "one name", "take " + best);
+}
+
+/// The format with weights.kernel, as far as it has that on the backend and names none itself.
+PluginSpec with_weight_kernel(PluginSpec format, const Settings& kernel, std::string_view backend) {
+  const auto param = kernel_parameter("formats", format.type);
+  if (!param || (format.settings && format.settings->find(param->name))) return format;
+  Settings chosen = kernel;
+  const auto lacks = [&](const std::string& phase, const Settings& name) {
+    return std::ranges::none_of(param->kernels, [&](const KernelInfo& kernel) {
+      return kernel.name == name.text && kernel.backend == backend && serves(kernel, phase);
+    });
+  };
+  std::erase_if(chosen.entries, [&](const auto& entry) { return lacks(entry.first, entry.second); });
+  if (kernel.kind == Settings::Kind::map ? chosen.entries.empty() : lacks("", kernel)) return format;
+  return with_setting(std::move(format), param->name, std::move(chosen));
+}
+
+/// All that weights.kernel may name for a phase ("" any).
+std::vector<std::string> kernels_of_formats(const std::vector<std::string>& formats, std::string_view phase, const RunConfig& config) {
+  const bool split = config.gpu_layers != kAllLayers;
+  std::vector<std::string> names;
+  for (const std::string& format : formats) {
+    const auto param = kernel_parameter("formats", format);
+    if (!param) continue;
+    for (const KernelInfo& kernel : param->kernels) {
+      const bool runs = kernel.backend == kernels_of(config.device) || (split && kernel.backend == "cpu");
+      const bool is_new = std::ranges::find(names, kernel.name) == names.end();
+      if (runs && is_new && serves(kernel, phase)) names.emplace_back(kernel.name);
+    }
+  }
+  return names;
+}
+
 WeightRule read_rule(const Settings& entry, const WeightRule& inherited) {
   WeightRule rule = inherited;
   SettingsReader reader(&entry, "rule");
@@ -146,6 +225,10 @@ void read_weights(const Settings& given, RunConfig& config) {
   std::string targets = "blocks";
   reader.choice("targets", targets, {"blocks", "all"}, {});
   config.quantize_all = targets == "all";
+  if (const Settings* kernel = reader.take("kernel")) {
+    for (const auto& [phase, name] : asked_kernels(*kernel)) read_text(*name);
+    config.weight_kernel = std::make_shared<const Settings>(*kernel);
+  }
   const Settings* rules = reader.take("rules");
   reader.finish();
   check_pair(config.weights, given.where);
@@ -179,34 +262,27 @@ Settings weights_settings(const RunConfig& config) {
     for (const WeightRule& rule : config.rules) rules.items.push_back(rule_settings(rule, backend));
     map.entries.emplace_back("rules", rules);
   }
+  if (config.weight_kernel) map.entries.emplace_back("kernel", *config.weight_kernel);
   map.entries.emplace_back("targets", text_settings(config.quantize_all ? "all" : "blocks"));
   return map;
 }
 
 }  // namespace
 
-bool wants_one_kernel(const RunConfig& config) { return config.deterministic && kernels_of(config.device) == "cuda"; }
+PluginSpec with_kernels(PluginSpec format, const RunConfig& config, std::string_view backend) {
+  if (config.weight_kernel) format = with_weight_kernel(std::move(format), *config.weight_kernel, backend);
+  return config.deterministic && backend == "cuda" ? with_one_kernel("formats", std::move(format)) : format;
+}
 
-PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec) {
-  Registry& registry = Registry::instance();
-  for (const ParamInfo& param : registry.describe(registry.find(kind, spec.type))) {
-    std::string best;
-    for (const KernelInfo& kernel : param.kernels) {
-      const bool here = kernel.available == nullptr || kernel.available();
-      if (kernel.backend == "cuda" && kernel.phases == "both" && here) best = kernel.name;
-    }
-    if (best.empty()) continue;
-    Settings settings = spec.settings ? *spec.settings : Settings();
-    settings.kind = Settings::Kind::map;
-    if (const Settings* given = settings.find(param.name)) {
-      const KernelChoice choice = read_kernel(*given, param.kernels);
-      if (choice.prefill == choice.decode) return spec;
-      throw Error(given->where, "deterministic: true, and prefill and decoding have different kernels", "one name", "take " + best);
-    }
-    settings.entries.emplace_back(param.name, text_settings(best));
-    spec.settings = std::make_shared<Settings>(std::move(settings));
+void check_weight_kernel(const RunConfig& config, const std::vector<std::string>& formats) {
+  if (!config.weight_kernel) return;
+  for (const auto& [phase, name] : asked_kernels(*config.weight_kernel)) {
+    const std::vector<std::string> known = kernels_of_formats(formats, phase, config);
+    if (std::ranges::find(known, name->text) != known.end()) continue;
+    const std::string near = suggestion(name->text, known), which = phase.empty() ? "" : " for " + phase;
+    throw Error(name->where, "none of the weights' formats (" + joined(formats) + ") has a kernel " + printable(name->text) + which +
+                                 " on device " + config.device, joined(known), near.empty() ? "" : "did you mean " + near + "?");
   }
-  return spec;
 }
 
 RunConfig read_run_config(const Settings& base) {
@@ -228,11 +304,12 @@ RunConfig read_run_config(const Settings& base) {
   reader.integer("threads", config.threads, 0, kMaxThreads, {});
   reader.finish();
   effective_settings(config);  // reads every plugin's own parameters
-  if (!wants_one_kernel(config)) return config;
-  config.attention = with_one_kernel("attention", config.attention);
-  if (!config.weights.format.type.empty()) config.weights.format = with_one_kernel("formats", config.weights.format);
+  const std::string_view backend = kernels_of(config.device);
+  if (config.deterministic && backend == "cuda") config.attention = with_one_kernel("attention", config.attention);
+  if (config.gpu_layers != kAllLayers) return config;  // which kernels a format takes is settled tensor by tensor
+  if (!config.weights.format.type.empty()) config.weights.format = with_kernels(config.weights.format, config, backend);
   for (WeightRule& rule : config.rules) {
-    if (!rule.format.type.empty()) rule.format = with_one_kernel("formats", rule.format);
+    if (!rule.format.type.empty()) rule.format = with_kernels(rule.format, config, backend);
   }
   return config;
 }

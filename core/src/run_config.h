@@ -23,8 +23,11 @@ struct RunConfig {
   std::string device = "cpu";
   PluginSpec backend{"cpu", nullptr};
   int gpu_layers = kAllLayers;       ///< of a device that is not the host: the last so many blocks run there, with the head; the rest on the host
+  std::string gpu_layers_where;      ///< of that setting, for messages
   WeightRule weights;                ///< default rule
   std::vector<WeightRule> rules;     ///< the first that matches wins over the default
+  /// weights.kernel: of every weight whose format has it, or {prefill, decode}; null: each format's best.
+  std::shared_ptr<const Settings> weight_kernel;
   bool quantize_all = false;         ///< weights.targets: blocks (linear layers of the blocks) | all (embedding and head too)
   PluginSpec attention{"flash", nullptr};
   PluginSpec kv_store{"contiguous", nullptr};
@@ -38,11 +41,12 @@ struct RunConfig {
   int threads = 0;                   ///< 0: all cores. Not part of the run's identity.
 };
 
-/// The plugin with one kernel for prefill and decoding on a GPU, if it has a choice and none was made: the best that serves both. So
-/// a row's bits do not depend on what came with it. @throws Error where two were named.
-PATCHBAY_API PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec);
-/// Whether `config` asks for that.
-PATCHBAY_API bool wants_one_kernel(const RunConfig& config);
+/// The format of a weight that is multiplied on `backend` ("cuda" for GPUs and the emulator), with the kernels that `config` asks for:
+/// weights.kernel where the format has it there and names none itself; with deterministic: true one for prefill and decoding on a GPU, so
+/// that a row's bits do not depend on what came with it. @throws Error where that one would be two.
+PATCHBAY_API PluginSpec with_kernels(PluginSpec format, const RunConfig& config, std::string_view backend);
+/// Whether one of these formats (by type) has the kernels that weights.kernel names, on a backend of the run's. @throws Error naming those there are.
+PATCHBAY_API void check_weight_kernel(const RunConfig& config, const std::vector<std::string>& formats);
 
 /// Reads and checks everything that can be checked without the model. Unknown keys, wrong values and unknown plugins are Errors.
 PATCHBAY_API RunConfig read_run_config(const Settings& base);

@@ -98,7 +98,7 @@ std::vector<std::shared_ptr<LogitsProcessor>> Session::make_processors() const {
 void check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options) {
   const ModelSpec spec = read_model_spec(file);
   room(file, spec, options);  // refuses what is longer than the context
-  check_weights(file, WeightPlan(file, spec, config));
+  check_weights(file, WeightPlan(file, spec, config), config);
   StageSet(spec, config);  // says what this machine lacks
 }
 

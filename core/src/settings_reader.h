@@ -33,7 +33,8 @@ PATCHBAY_API double read_real(const Settings& value, double low, double high);
 PATCHBAY_API bool read_boolean(const Settings& value);
 PATCHBAY_API std::string read_text(const Settings& value);
 PATCHBAY_API std::string read_choice(const Settings& value, std::span<const std::string> allowed);
-PATCHBAY_API KernelChoice read_kernel(const Settings& value, std::span<const KernelInfo> kernels);
+/// backend: the one that is to run, if that is known; messages then name its kernels alone.
+PATCHBAY_API KernelChoice read_kernel(const Settings& value, std::span<const KernelInfo> kernels, std::string_view backend = {});
 /// Refuses entries of `map` whose key is not among `known`, with the nearest as a suggestion.
 PATCHBAY_API void refuse_unknown(const Settings& map, std::string_view label, std::span<const std::string> known);
 
@@ -47,7 +48,7 @@ PATCHBAY_API Settings plain_settings(std::string text);
 class PATCHBAY_API SettingsReader : public Fields {
  public:
   /// @throws Error when settings are there and no map.
-  SettingsReader(const Settings* settings, std::string_view label);
+  SettingsReader(const Settings* settings, std::string_view label, std::string_view backend = {});
   /// To be called after the last field: refuses unknown keys.
   void finish() const;
   /// The entry `name`, noted as known; null when it is absent.
@@ -62,11 +63,14 @@ class PATCHBAY_API SettingsReader : public Fields {
   void choice(const char* name, int& value, std::initializer_list<int> allowed, Doc doc) override;
   void kernel(const char* name, KernelChoice& value, std::span<const KernelInfo> kernels, Doc doc) override;
   void plugin(const char* name, PluginSpec& value, std::string_view kind, Doc doc) override;
+  void group(const char* name, FunctionRef<void(Fields&)> visit, Doc doc) override;
   using Fields::integer;
 
  private:
-  const Settings* settings_;
+  void require_map() const;
+  const Settings* settings_;  ///< of the group in hand
   std::string label_;
+  std::string_view backend_;
   std::vector<std::string> known_;
   Settings placed_;  ///< the value in hand, when it has no place of its own
 };

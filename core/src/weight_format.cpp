@@ -47,7 +47,8 @@ class MultiplyAsStored final : public LinearKernel {
     ops_.matmul_stored(x.values(), part_, y);
   }
   std::string path() const override { return label_ + how_ + std::string(ops_.kernel()); }
-  TensorRef plain() const override { return ops_.device().is_host() ? TensorRef() : part_; }
+  bool takes_rows() const override { return !ops_.device().is_host(); }
+  void take_rows(TensorRef ids, TensorRef out) override { ops_.take_rows(part_, ids, out); }
 
  private:
   std::string label_, how_;

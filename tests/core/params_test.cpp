@@ -153,9 +153,9 @@ TEST_CASE("kernels are named alone or by phase") {
   CHECK(both.kernel.decode == "split");
   CHECK(read(" {kernel: wide}").kernel.decode.empty());  // decode stays open to the best
   CHECK_THAT(refusal(" {kernel: {prefill: split}}"),
-             Contains("p.kernel.prefill: unknown prefill kernel split") && Contains("wide (cpu, prefill"));
+             Contains("p.kernel.prefill: unknown prefill kernel split; allowed: slow, wide"));
   CHECK_THAT(refusal(" {kernel: wid}"),
-             Contains("unknown kernel wid") && Contains("did you mean wide?") && Contains("eight at a time"));
+             Contains("unknown kernel wid; allowed: slow, wide, split; did you mean wide?"));
   CHECK_THAT(refusal(" {kernel: other}"), Contains("kernel other cannot run on this machine"));
   CHECK_THAT(refusal(" {kernel: {prefil: slow}}"),
              Contains("p.kernel.prefil: unknown parameter") && Contains("did you mean prefill?"));
@@ -167,9 +167,41 @@ TEST_CASE("kernels are named alone or by phase") {
   CHECK(pick_kernel("", kTwoBackends, "example", "decode").name == "plain");
   CHECK(pick_kernel("", kTwoBackends, "example", "decode", "cuda").name == "tiled");
   CHECK_THAT(refusal([&] { pick_kernel("tiled", kTwoBackends, "example", "decode"); }),
-             Contains("kernel tiled is of backend cuda") && Contains("plain (cpu, both"));
+             Contains("kernel tiled is of backend cuda, and what is to run is of backend cpu; allowed: plain"));
   CHECK_THAT(refusal([] { pick_kernel("", std::span(kKernels).last(1), "example", "both"); }),
              Contains("no kernel runs on this machine"));
+}
+
+TEST_CASE("an unknown kernel's message names those of the backend that is to run, and only names") {
+  constexpr KernelInfo kTwo[] = {{"plain", "cpu", "both", "on the host"}, {"wide", "cpu", "both", "eight at a time"}, {"tiled", "cuda", "both", "tiles"}};
+  const Settings value = parse_yaml("kernel: pline\n", "a.yaml");
+  const auto message = [&](std::string_view backend) { return refusal([&] { read_kernel(*value.find("kernel"), kTwo, backend); }); };
+  CHECK(message("") == "a.yaml:1: kernel: unknown kernel pline; allowed: plain, wide; of cuda: tiled; did you mean plain?");
+  CHECK(message("cpu") == "a.yaml:1: kernel: unknown kernel pline; allowed: plain, wide; did you mean plain?");
+  CHECK(message("cuda") == "a.yaml:1: kernel: unknown kernel pline; allowed: tiled");
+}
+
+TEST_CASE("a group of parameters is a map of its own") {
+  const auto values_of = [](const std::string& yaml) {
+    const Settings root = parse_yaml("p:" + yaml, "a.yaml");
+    std::pair<int, int> values = {1, 2};
+    int after = 3;
+    read_settings(root.find("p"), "example", [&](Fields& f) {
+      f.group("sizes", [&](Fields& group) {
+        group.integer("inner", values.first, 0, 9, {"of the group"});
+        group.integer("outer", values.second, 0, 9, {"likewise"});
+      }, {"sizes"});
+      f.integer("after", after, 0, 9, {"outside of it"});
+    });
+    return std::vector<int>{values.first, values.second, after};
+  };
+  CHECK(values_of(" {}") == std::vector<int>{1, 2, 3});
+  CHECK(values_of(" {sizes: {outer: 7}, after: 8}") == std::vector<int>{1, 7, 8});
+  CHECK_THAT(refusal([&] { values_of(" {sizes: {inne: 7}}"); }), Contains("a.yaml:1: p.sizes.inne: unknown parameter; allowed: inner, outer; did you mean inner?"));
+  CHECK_THAT(refusal([&] { values_of(" {sizes: {inner: 10}}"); }), Contains("a.yaml:1: p.sizes.inner: 10 is out of range"));
+  CHECK_THAT(refusal([&] { values_of(" {sizes: {after: 1}}"); }), Contains("p.sizes.after: unknown parameter"));
+  CHECK_THAT(refusal([&] { values_of(" {sizes: 4}"); }), Contains("p.sizes: one value where a map is expected"));
+  CHECK_THAT(refusal([&] { values_of(" {size: {}}"); }), Contains("did you mean sizes?"));
 }
 
 TEST_CASE("nested plugins: a name, or a map with type, checked where they stand") {

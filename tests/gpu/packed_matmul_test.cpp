@@ -166,6 +166,50 @@ TEST_CASE("a token's result does not depend on the tokens beside it: packed weig
   }
 }
 
+namespace {
+
+/// y(ids,C) of take_rows, y in f32.
+template <class Launch>
+std::vector<float> taken_rows(const MatmulProblem& p, const std::vector<std::int32_t>& ids, Launch launch) {
+  const gpu::DeviceArray<std::int32_t> numbers(ids, "ids");
+  const gpu::DeviceArray<float> y(ids.size() * p.cols, "y");
+  std::vector<std::unique_ptr<gpu::DeviceArray<std::byte>>> parts;
+  MatmulArgs args{MatmulKernel::take_rows, nullptr, p.x_type, {}, y.data(), DType::f32, static_cast<int>(ids.size()), p.rows, p.cols, numbers.data()};
+  for (std::size_t i = 0; i < p.parts.size(); ++i) {
+    parts.push_back(std::make_unique<gpu::DeviceArray<std::byte>>(p.parts[i], "weights"));
+    args.parts[i] = parts[i]->data();
+  }
+  launch(args, gpu::Stream{});
+  return y.host();
+}
+template <class Launch>
+void check_taken_rows(const MatmulProblem& p, Launch launch) {
+  const std::vector<std::int32_t> ids = {p.rows - 1, 0, 2, 2, p.rows, -1};
+  const auto taken = taken_rows(p, ids, launch);
+  for (std::size_t t = 0; t < ids.size(); ++t)
+    for (int c = 0; c < p.cols; ++c) {
+      const float value = taken[t * p.cols + c];
+      if (ids[t] < 0 || ids[t] >= p.rows) REQUIRE(std::isnan(value));
+      else REQUIRE(value == Approx(p.w[static_cast<std::size_t>(ids[t]) * p.cols + c]).epsilon(1e-6).margin(1e-7));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("rows of a packed table are what the host decodes; a number that no row has gives NaN") {
+  for (const auto& [name, launch] : block_launchers()) {
+    INFO(name);
+    const auto format = make<WeightFormat>({name, nullptr});
+    const MatmulProblem p = problem(*format, 1, 9, format->tile_columns(512) == 32 ? 96 : 512, DType::f16);
+    check_taken_rows(p, launch);
+  }
+  for (const Grouping& g : {Grouping{4, 32, 160, false}, Grouping{3, 48, 144, true}, Grouping{3, 5, 35, false}, Grouping{8, 1, 9, false}}) {
+    INFO(g.bits << " bits, groups of " << g.group_size);
+    const MatmulProblem p = problem(*int_grouped(g), 1, 7, g.cols, DType::f16);
+    gpu::for_each_schedule(4, [&] { check_taken_rows(p, int_launcher(g)); });
+  }
+}
+
 TEST_CASE("packed weights have no tiled kernel") {
   const auto format = make<WeightFormat>({"q8_0", nullptr});
   const MatmulProblem p = problem(*format, 1, 3, 32, DType::f16);

@@ -159,8 +159,13 @@ class PATCHBAY_API Ops {
   virtual void scale(TensorRef x, float factor);
   /// x = cap * tanh(x / cap), (T,C).
   virtual void soft_cap(TensorRef x, float cap);
+  /// x += y, then out = rms_norm(x). The default does one after the other; a backend that does both at once gives the same bits.
+  virtual void add_rms_norm(TensorRef x, TensorRef y, TensorRef weight, float epsilon, TensorRef out);
   /// Of a GPU alone: stores k, v (T,G,D) of all rows of a step in a layer's cache, in its format.
   virtual void write_kv(TensorRef k, TensorRef v, const GpuStep& step, int layer);
+  /// Likewise: rope of q(T,H,D) and k, then write_kv. k may be left as it was. The default, and the bits, as those of add_rms_norm.
+  virtual void rope_write_kv(TensorRef q, TensorRef k, TensorRef v, TensorRef positions, const RopeSpec& spec, const GpuStep& step,
+                             int layer);
   /// Likewise: tokens(T) i32 drawn from logits(T,V) f32; -1 where none can be (NaN, all -inf).
   virtual void sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens);
 };

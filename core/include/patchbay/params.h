@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "patchbay/error.h"
+#include "patchbay/tensor.h"
 
 namespace patchbay {
 
@@ -84,6 +85,8 @@ class PATCHBAY_API Fields {
   virtual void kernel(const char* name, KernelChoice& value, std::span<const KernelInfo> kernels, Doc doc) = 0;
   /// YAML: a name, or {type: name, ...its parameters}. value.type is the default ("" for required).
   virtual void plugin(const char* name, PluginSpec& value, std::string_view kind, Doc doc) = 0;
+  /// Parameters in a map of their own: `visit` names them. Groups do not nest.
+  virtual void group(const char* name, FunctionRef<void(Fields&)> visit, Doc doc) = 0;
 
   void integer(const char* name, int& value, std::int64_t low, std::int64_t high, Doc doc) {
     std::int64_t wide = value;

@@ -49,9 +49,10 @@ class PATCHBAY_API LinearKernel {
   virtual void run(Activation& x, TensorRef y) = 0;
   /// What runs, for the record: "q4_1:integer/avx2", "fp16:direct/avx2".
   virtual std::string path() const = 0;
-  /// On a GPU: the weight as plain numbers there (R,C), if that is how it lies; rows of an embedding are then taken from it, else
-  /// decoded on the host. data null: no.
-  virtual TensorRef plain() const { return {}; }
+  /// Whether take_rows() may be called, of a GPU's kernels alone; else rows of an embedding are decoded on the host.
+  virtual bool takes_rows() const { return false; }
+  /// out(T,C) = w[ids(T)], ids i32, both on the device: decoded where the weight lies. A number that no row has gives NaN.
+  virtual void take_rows(TensorRef ids, TensorRef out);
 };
 
 /// Thread rule: all methods are const and may be called from several threads.

@@ -116,7 +116,7 @@ class Counter {
   void add(const TensorPlace& place, int layer, int expert) {
     const ModelSpec& spec = cost_.spec;
     const auto [rows, cols] = matrix_shape(spec, place.role);
-    on_device_ = (layer >= 0 ? layer : use_of(place.role) == MatrixCost::Use::lookup ? -1 : spec.layers) >= first_on_device_;
+    on_device_ = (layer >= 0 ? layer : use_of(place.role) == MatrixCost::Use::lookup ? 0 : spec.layers) >= first_on_device_;
     if (is_vector(place.role)) {
       add_floats(rows);
       if (spec.norm == Norm::layer && place.role != Role::shared_router) add_floats(rows);

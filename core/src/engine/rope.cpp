@@ -100,11 +100,11 @@ void RotaryEmbedding::prepare(std::span<const std::int32_t> positions) {
               on_device_.tensor(DType::f32, {max_tokens_, dims}).rows(first, end));
 }
 
-void RotaryEmbedding::apply(TensorRef x, TensorRef positions) const {
+RopeSpec RotaryEmbedding::spec() const {
   const std::int64_t dims = 2 * static_cast<std::int64_t>(rope_.frequencies.size());
   const TensorRef angles = ops_.device().is_host() ? TensorRef(View<const float, 2>(angles_.data(), {known_, dims}))
                                                    : on_device_.tensor(DType::f32, {max_tokens_, dims});
-  ops_.rope(x, positions, {rope_.dims, rope_.interleaved, angles});
+  return {rope_.dims, rope_.interleaved, angles};
 }
 
 }  // namespace patchbay

@@ -30,16 +30,16 @@ PATCHBAY_API double long_rope_magnitude(double factor, double original_context);
 PATCHBAY_API void dynamic_frequencies(const Rope& rope, double length, std::span<float> out);
 PATCHBAY_API std::vector<float> rounded(const std::vector<double>& frequencies);
 
-/// Turns the heads of a step's rows. Angles depend on the position alone: they are computed once, on the host, as far as
+/// The angles by which the heads of a step's rows turn. They depend on the position alone: they are computed once, on the host, as far as
 /// sequences have come, and lie where the device reads them. With dynamic NTK each row goes by the length up to itself, as in a
 /// model that decodes token by token, so that no row depends on how rows are batched.
 class RotaryEmbedding {
  public:
   RotaryEmbedding(const Rope& rope, std::int64_t max_tokens, Ops& ops);
-  /// Once per step, before apply().
+  /// Once per step, before spec().
   void prepare(std::span<const std::int32_t> positions);
-  /// Turns x(T,H,D) in place by positions(T), both on the device.
-  void apply(TensorRef x, TensorRef positions) const;
+  /// Of the device's operations; valid until the next prepare().
+  RopeSpec spec() const;
 
  private:
   void compute(std::int64_t position, float* angles) const;

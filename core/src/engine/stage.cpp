@@ -31,6 +31,7 @@ void Stage::begin(const StepPlan& plan) {
 }
 
 void Stage::run(const StepPlan& plan) {
+  normalise(x(), weights_.blocks[first_].attention_norm, norm());
   for (int layer = first_; layer < first_ + count_; ++layer) {
     attention_block(plan, layer);
     ffn_block(layer);
@@ -54,20 +55,29 @@ void Stage::normalise(TensorRef x, const NormWeights& weights, TensorRef out) {
   ops_.layer_norm(x, weight, weights.bias.tensor({size}), spec_.norm_epsilon, out);
 }
 
+/// x += projected, then norm() of x by `next`: what the part that follows reads. Null: the stage ends here.
+void Stage::add_to_stream(TensorRef projected, const NormWeights* next) {
+  if (next && spec_.norm == Norm::rms) {
+    return ops_.add_rms_norm(x(), projected, next->weight.tensor({spec_.hidden}), spec_.norm_epsilon, norm());
+  }
+  ops_.add(x(), projected);
+  if (next) normalise(x(), *next, norm());
+}
+
+/// Reads norm(), as ffn_block does.
 void Stage::attention_block(const StepPlan& plan, int layer) {
   const BlockWeights& block = weights_.blocks[layer];
   const TensorRef projected = rows(projected_, spec_.hidden);
-  normalise(x(), block.attention_norm, norm());
   saw("attention_norm", layer, norm());
   activation_.reset(norm());
   project_heads(block, layer);
-  turn_heads(layer);
+  turn_and_cache(plan, layer);
   attend(plan, layer);
   activation_.reset(rows(heads_, static_cast<std::int64_t>(spec_.heads) * spec_.head_size));
   multiply(block.attention_output, activation_, projected, ops_);
   saw("attention_output", layer, projected);
   if (block.attention_post_norm.weight.size() > 0) normalise(projected, block.attention_post_norm, projected);
-  ops_.add(x(), projected);
+  add_to_stream(projected, &block.ffn_norm);
   saw("attention_residual", layer, x());
 }
 
@@ -91,17 +101,23 @@ void Stage::norm_heads(const NormWeights& weights, TensorRef x) {
   normalise(each, weights, each);
 }
 
-void Stage::turn_heads(int layer) {
+/// Turns queries and keys, and writes this step's keys and values into the cache.
+void Stage::turn_and_cache(const StepPlan& plan, int layer) {
+  const TensorRef q = heads(q_, spec_.heads), k = heads(k_, spec_.kv_heads), v = heads(v_, spec_.kv_heads);
   const int rope = spec_.rope_of_layer.empty() ? -1 : spec_.rope_of_layer[layer];
   if (rope >= 0) {
-    ropes_[rope].apply(heads(q_, spec_.heads), inputs_.positions());
-    ropes_[rope].apply(heads(k_, spec_.kv_heads), inputs_.positions());
+    const RopeSpec turns = ropes_[rope].spec();
+    // A probe is shown the turned keys, which a fused kernel leaves to the cache.
+    const bool at_once = !ops_.device().is_host() && !probe_;
+    if (at_once) return ops_.rope_write_kv(q, k, v, inputs_.positions(), turns, inputs_.gpu(), layer - first_);
+    ops_.rope(q, inputs_.positions(), turns);
+    ops_.rope(k, inputs_.positions(), turns);
   }
-  saw("q_rope", layer, heads(q_, spec_.heads));
-  saw("k_rope", layer, heads(k_, spec_.kv_heads));
+  saw("q_rope", layer, q);
+  saw("k_rope", layer, k);
+  attention_.write(plan, inputs_, layer - first_, k, v);
 }
 
-/// Writes this step's keys and values, then attends over the cache.
 void Stage::attend(const StepPlan& plan, int layer) {
   AttentionSpec spec;
   spec.heads = spec_.heads;
@@ -111,7 +127,6 @@ void Stage::attend(const StepPlan& plan, int layer) {
   spec.window = spec_.windows[layer];
   spec.soft_cap = spec_.attention_soft_cap;
   const TensorRef out = heads(heads_, spec_.heads);
-  attention_.write(plan, inputs_, layer - first_, heads(k_, spec_.kv_heads), heads(v_, spec_.kv_heads));
   if (probe_) {
     attention_.show(spec, plan, layer - first_, [&](TensorRef k, TensorRef v) {
       saw("k_cached", layer, k);
@@ -125,12 +140,12 @@ void Stage::attend(const StepPlan& plan, int layer) {
 void Stage::ffn_block(int layer) {
   const BlockWeights& block = weights_.blocks[layer];
   const TensorRef projected = rows(projected_, spec_.hidden);
-  normalise(x(), block.ffn_norm, norm());
   saw("ffn_norm", layer, norm());
   feed_forward_.run(block, norm(), projected, [&](std::string_view name, TensorRef tensor) { saw(name, layer, tensor); });
   saw("ffn_output", layer, projected);
   if (block.ffn_post_norm.weight.size() > 0) normalise(projected, block.ffn_post_norm, projected);
-  ops_.add(x(), projected);
+  const bool last = layer + 1 == first_ + count_;
+  add_to_stream(projected, last ? nullptr : &weights_.blocks[layer + 1].attention_norm);
   saw("block_output", layer, x());
 }
 

@@ -43,10 +43,11 @@ class Stage {
   std::string kv_path() const { return attention_.kv_path(); }
 
  private:
+  void add_to_stream(TensorRef projected, const NormWeights* next);
   void attention_block(const StepPlan& plan, int layer);
   void project_heads(const BlockWeights& block, int layer);
   void norm_heads(const NormWeights& weights, TensorRef x);
-  void turn_heads(int layer);
+  void turn_and_cache(const StepPlan& plan, int layer);
   void attend(const StepPlan& plan, int layer);
   void ffn_block(int layer);
   TensorRef rows(const Buffer& buffer, std::int64_t cols) const { return buffer.tensor(type_, {rows_, cols}); }

@@ -45,7 +45,7 @@ StageSet::StageSet(const ModelSpec& spec, const RunConfig& config)
   const bool host = backend_->device().is_host();
   const int on_device = host || config.gpu_layers == kAllLayers ? spec.layers : config.gpu_layers;
   if (on_device > spec.layers) {
-    throw Error("gpu_layers", std::to_string(on_device) + " are asked for and the model has " + std::to_string(spec.layers),
+    throw Error(config.gpu_layers_where, std::to_string(on_device) + " are asked for and the model has " + std::to_string(spec.layers),
                 "0 to " + std::to_string(spec.layers) + ", or all");
   }
   const int first = spec.layers - on_device;

@@ -30,11 +30,10 @@ void Transformer::set_probe(Probe* probe) {
   for (Stage& stage : stages_) stage.set_probe(probe);
 }
 
-/// out(T,E): rows of an embedding. A GPU takes them from the table where it lies there as plain numbers; else the host decodes them.
+/// out(T,E): rows of an embedding, decoded where it lies, or on the host.
 void Transformer::look_up(const Linear& table, std::span<const std::int32_t> ids, TensorRef ids_on_device, TensorRef out) {
   Ops& ops = stages_.front().ops();
-  const TensorRef plain = table.kernel ? table.kernel->plain() : TensorRef();
-  if (plain.data && plain.device == out.device) return ops.take_rows(plain, ids_on_device, out);
+  if (out.device != 0 && table.kernel && table.kernel->takes_rows()) return table.kernel->take_rows(ids_on_device, out);
   const auto rows = static_cast<std::int64_t>(ids.size());
   const bool direct = out.device == 0 && out.dtype == DType::f32;
   if (!direct) room_.resize(static_cast<std::size_t>(out.size()));

@@ -44,7 +44,10 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
   const auto made = [](const WeightRule& rule) {
     Choice choice;
     choice.quantizer = make<Quantizer>(rule.quantizer);
-    if (!choice.quantizer->keeps_stored()) choice.format = make<WeightFormat>(rule.format);
+    if (!choice.quantizer->keeps_stored()) {
+      choice.spec = rule.format;
+      choice.format = make<WeightFormat>(rule.format);
+    }
     if (choice.quantizer->needs() != Needs::nothing) {
       throw Error("weights.quantizer", rule.quantizer.type + " needs calibration, which this engine does not run", "none, rtn");
     }
@@ -64,7 +67,7 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
     if (matrix_shape(spec, place.role).cols == 1) return;  // a norm, or the router of an expert that all share
     const std::string label = tensor_label(place, layer), short_name = stem(label);
     const std::int64_t rows = rows_of(*tensor), cols = tensor->shape[0];
-    matrices_.push_back({label, tensor, place.transposed ? cols : rows, place.transposed ? rows : cols});
+    matrices_.push_back({label, tensor, place.transposed ? cols : rows, place.transposed ? rows : cols, place.transposed});
     Choice& choice = choices_[label];
     if (!kept_by_default(place.role, config.quantize_all)) choice = by_default;
     for (std::size_t i = config.rules.size(); i-- > 0;) {  // backwards, so that the first rule has the last word
@@ -87,7 +90,8 @@ const WeightPlan::Choice& WeightPlan::choice(const std::string& tensor) const {
   return found == choices_.end() ? kStored : found->second;
 }
 
-void check_weights(const ModelFile& file, const WeightPlan& plan) {
+void check_weights(const ModelFile& file, const WeightPlan& plan, const RunConfig& config) {
+  std::set<std::string> formats;
   for (const FileTensor* tensor : plan.tensors()) stored_format(file, *tensor);
   for (const WeightPlan::Matrix& matrix : plan.matrices()) {
     const auto stored = stored_format(file, *matrix.tensor);
@@ -97,7 +101,9 @@ void check_weights(const ModelFile& file, const WeightPlan& plan) {
     } catch (const Error& error) {
       throw error.at("tensor " + matrix.label);
     }
+    formats.insert(wanted ? plan.choice(matrix.label).spec.type : matrix.transposed ? "fp32" : std::string(matrix.tensor->format));
   }
+  check_weight_kernel(config, {formats.begin(), formats.end()});
 }
 
 }  // namespace patchbay

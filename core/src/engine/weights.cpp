@@ -57,14 +57,21 @@ class Loader {
     return linear;
   }
 
-  /// A table of rows by token or position. Only a table that is the head too is multiplied, or one on the host.
+  /// A table of rows by token or position, where the first layer is; multiplied only where it is the head too.
   Linear table(Role role, bool is_head) {
     Linear linear = stored_or_quantised(role, -1, 0);
     if (!linear.format) return linear;
     Ops& first = placement_.of(0);
-    if (is_head && &first == &placement_.of(spec_.layers)) prepare(linear, first);
-    else if (first.device().is_host()) prepare(linear, first);
-    else list(linear.packed.name, linear.format->label(), linear.format->label() + ":rows decoded on the host");
+    const bool multiplied = is_head && &first == &placement_.of(spec_.layers);
+    if (multiplied || first.device().is_host()) {
+      prepare(linear, first);
+      return linear;
+    }
+    choose_kernels(linear, first);
+    linear.kernel = linear.format->prepare(linear.packed, first, ActivationMode::fp32);
+    const bool there = linear.kernel->takes_rows();
+    if (!there) linear.kernel.reset();  // nothing else is asked of it
+    list(linear.packed.name, linear.format->label(), linear.format->label() + ":rows taken on the " + (there ? "device" : "host"));
     return linear;
   }
 
@@ -72,7 +79,8 @@ class Loader {
   Linear tied_head(const Linear& embedding) {
     Linear linear;
     linear.packed = embedding.packed;
-    linear.format = embedding.format;
+    linear.spec = embedding.spec;
+    choose_kernels(linear, placement_.of(spec_.layers));
     linear.kernel = linear.format->prepare(linear.packed, placement_.of(spec_.layers), ActivationMode::fp32);
     list(linear.packed.name + " (head)", linear.format->label(), linear.kernel->path());
     return linear;
@@ -113,7 +121,7 @@ class Loader {
     const RowRange range = range_of(role, *place, tensor, expert);
     Linear linear;
     linear.format = stored_format(*file_, tensor);
-    if (wants_one_kernel(config_)) linear.format = make<WeightFormat>(with_one_kernel("formats", {std::string(tensor.format), nullptr}));
+    linear.spec = {std::string(tensor.format), nullptr};
     if (place->transposed) {
       transpose(linear, tensor, range);
     } else {
@@ -128,7 +136,13 @@ class Loader {
     return linear;
   }
 
+  /// The format once more, with the kernels that are to run in this place.
+  void choose_kernels(Linear& linear, Ops& ops) const {
+    linear.format = make<WeightFormat>(with_kernels(linear.spec, config_, ops.device().is_host() ? "cpu" : "cuda"));
+  }
+
   void prepare(Linear& linear, Ops& ops) {
+    choose_kernels(linear, ops);
     const bool host = ops.device().is_host();
     linear.kernel = linear.format->prepare(linear.packed, ops, host ? config_.activations : ActivationMode::fp32);
     place_on(ops, linear.bias);
@@ -201,7 +215,8 @@ class Loader {
     const std::int64_t inputs = rows_of(tensor), outputs = tensor.shape.at(0);
     std::vector<float> values(static_cast<std::size_t>(inputs * outputs));
     StoredRows(file_, tensor).read(0, View<float, 2>(values.data(), {inputs, outputs}));
-    linear.format = make<WeightFormat>({"fp32", nullptr});
+    linear.spec = {"fp32", nullptr};
+    linear.format = make<WeightFormat>(linear.spec);
     linear.packed = linear.format->allocate({}, range.count, inputs, host_);
     const auto out = linear.packed.parts.at(0).as<float, 2>();
     for (std::int64_t r = 0; r < range.count; ++r) {
@@ -224,6 +239,7 @@ class Loader {
     }
     linear.packed = std::move(out);
     linear.format = choice.format;
+    linear.spec = choice.spec;
   }
 
   void count(const Linear& linear, bool quantized) {
@@ -287,7 +303,7 @@ void StoredRows::read(std::int64_t first_row, View<float, 2> out) const {
 ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
                           const Placement& placement) {
   const WeightPlan plan(*file, spec, config);
-  check_weights(*file, plan);
+  check_weights(*file, plan, config);
   Loader loader(file, spec, config, plan, placement);
   ModelWeights weights;
   weights.embedding = loader.table(Role::embedding, spec.tied_head);

@@ -36,6 +36,7 @@ struct VectorWeight {
 /// One weight matrix: its bytes, what they mean, and the kernel that multiplies them.
 struct Linear {
   PackedWeight packed;
+  PluginSpec spec;                       ///< of the format, as settings have it
   std::shared_ptr<WeightFormat> format;
   std::unique_ptr<LinearKernel> kernel;  ///< null for a role that the model lacks
   VectorWeight bias;                     ///< (rows), or empty
@@ -72,6 +73,7 @@ class WeightPlan {
   WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunConfig& config);
   struct Choice {
     std::shared_ptr<Quantizer> quantizer;
+    PluginSpec spec;                       ///< of the format
     std::shared_ptr<WeightFormat> format;  ///< null: as stored
   };
   /// `label`: see TensorPlace.
@@ -81,6 +83,7 @@ class WeightPlan {
     std::string label;
     const FileTensor* tensor = nullptr;
     std::int64_t rows = 0, cols = 0;
+    bool transposed = false;
   };
   /// All that are multiplied or looked up.
   const std::vector<Matrix>& matrices() const { return matrices_; }
@@ -111,8 +114,8 @@ class StoredRows {
   PackedWeight packed_;  ///< empty for plain numbers
 };
 
-/// @throws Error naming tensor and rule where a format cannot hold a shape, before any weight is read.
-void check_weights(const ModelFile& file, const WeightPlan& plan);
+/// @throws Error naming tensor and rule where a format cannot hold a shape, or weights.kernel where no format has it, before any weight is read.
+void check_weights(const ModelFile& file, const WeightPlan& plan, const RunConfig& config);
 /// See Session::weights.
 std::vector<WeightView> weight_views(const ModelWeights& weights, const ModelSpec& spec);
 PATCHBAY_API ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec,

@@ -73,20 +73,26 @@ void attend(const AttentionSpec& spec, const StepSequence& sequence, std::int64_
   for (std::int64_t d = 0; d < out.shape[0]; ++d) out[d] = weights > 0 ? static_cast<float>(sums[d] / weights) : 0.0f;
 }
 
+constexpr KernelInfo kKernels[] = {
+    {"plain", "cpu", "both", "two loops over the slots, sums in double: the definition"},
+    {"block", "cuda", "both", "a block of 64 threads per row and query head, its scores in shared memory: the definition"},
+};
+
 class Naive final : public Attention {
  public:
   struct Params {
-    void visit(Fields&) {}
+    KernelChoice kernel;
+    void visit(Fields& f) { f.kernel("kernel", kernel, kKernels, {"where it is computed: one kernel per backend, since it is the definition"}); }
   };
-  explicit Naive(const Params&) {}
+  explicit Naive(const Params& params) : asked_(params.kernel) {}
 
-  void prepare(Device& device) override { on_host_ = device.is_host(); }
-
-  bool reads(const KvLayout& layout) const override {
-    const bool eight_bit_float = layout.dtype == DType::f8_e4m3 || layout.dtype == DType::f8_e5m2;
-    return layout.dtype == DType::f32 || layout.dtype == DType::f16 || layout.dtype == DType::bf16 || layout.dtype == DType::i8 ||
-           (eight_bit_float && !on_host_);
+  void prepare(Device& device) override {
+    on_host_ = device.is_host();
+    for (const auto& [phase, asked] : {std::pair{"prefill", asked_.prefill}, std::pair{"decode", asked_.decode}})
+      kernel_ = pick_kernel(asked, kKernels, "naive", phase, on_host_ ? "cpu" : "cuda").name;
   }
+
+  bool reads(const KvLayout& layout) const override { return layout.dtype != DType::u8 && layout.dtype != DType::i32; }
 
   void run(const AttentionSpec& spec, std::span<const StepSequence> sequences, std::span<const KvView> views, TensorRef q,
            TensorRef out, Device& device) override {
@@ -116,9 +122,11 @@ class Naive final : public Attention {
     gpu::pick(gpu_launchers::naive_attention, gpu::world_of(device))(spec, step, layer, q, out, gpu::stream_of(device));
   }
 
-  std::string path() const override { return on_host_ ? "naive:plain" : "naive:cuda"; }
+  std::string path() const override { return "naive:" + std::string(kernel_); }
 
  private:
+  KernelChoice asked_;
+  std::string_view kernel_ = kKernels[0].name;
   std::vector<float> decoded_;  ///< kept from step to step
   bool on_host_ = true;
 };

@@ -54,7 +54,7 @@ __global__ void naive_kernel(gpu::LayerStep step, gpu::Scoring scoring, int grou
 
 void naive_attention(const AttentionSpec& spec, const GpuStep& step, int layer, TensorRef q, TensorRef out, gpu::Stream stream) {
   if (step.longest > kMostSlots) {
-    throw Error("attention naive", "kernel cuda cannot take a sequence of " + std::to_string(step.longest) + " tokens",
+    throw Error("attention naive", "kernel block cannot take a sequence of " + std::to_string(step.longest) + " tokens",
                 "up to " + std::to_string(kMostSlots), "take attention: flash");
   }
   if (step.rows == 0) return;

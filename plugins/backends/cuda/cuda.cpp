@@ -14,9 +14,11 @@ class Cuda final : public GpuBackend {
       common.visit(f);
       f.integer("gpu", gpu, 0, 63, {"which GPU, as nvidia-smi counts"});
     }
+    void check() const { common.check(); }
   };
   explicit Cuda(const Params& params)
-      : GpuBackend(world(), {DeviceKind::cuda, params.common.type(), params.gpu}, "cuda/" + params.common.activations) {}
+      : GpuBackend(world(), {DeviceKind::cuda, params.common.type(), params.gpu}, "cuda/" + params.common.activations,
+                   params.common.kernels) {}
 
  private:
   static gpu::World world() {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "device.h"
+#include "gpu_kernels.h"
 #include "gpu_ops.h"
 #include "patchbay/gpu_device.h"
 #include "patchbay/params.h"
@@ -14,16 +15,19 @@ namespace patchbay {
 /// Parameters of both.
 struct GpuParams {
   std::string activations = "fp16";
+  GpuKernels kernels;
   void visit(Fields& f) {
     f.choice("activations", activations, {"fp16", "bf16"}, {"number type of all activations; sums are fp32"});
+    f.group("kernels", [this](Fields& group) { kernels.visit(group); }, {"how each dense operation is computed"});
   }
+  void check() const { kernels.check(); }
   DType type() const { return activations == "bf16" ? DType::bf16 : DType::f16; }
 };
 
 class GpuBackend : public Backend {
  public:
-  GpuBackend(gpu::World world, const GpuOptions& options, std::string name)
-      : device_(gpu::pick(gpu_launchers::make_gpu_device, world)(options, device_name_)), ops_(*device_, std::move(name)) {}
+  GpuBackend(gpu::World world, const GpuOptions& options, std::string name, const GpuKernels& kernels)
+      : device_(gpu::pick(gpu_launchers::make_gpu_device, world)(options, device_name_)), ops_(*device_, std::move(name), kernels) {}
   Device& device() override { return *device_; }
   Ops& ops() override { return ops_; }
 

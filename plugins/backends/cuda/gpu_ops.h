@@ -1,8 +1,9 @@
 /// @file gpu_ops.h
-/// The dense operations of a GPU's backend: the best kernel of each .cu of this folder, launched on the device's stream.
+/// The dense operations of a GPU's backend: the kernels of this folder's .cu files, as YAML chose them, launched on the device's stream.
 #pragma once
 #include <string>
 
+#include "gpu_kernels.h"
 #include "patchbay/backend.h"
 #include "patchbay/gpu.h"
 
@@ -10,7 +11,7 @@ namespace patchbay {
 
 class GpuOps final : public Ops {
  public:
-  GpuOps(Device& device, std::string name);
+  GpuOps(Device& device, std::string name, const GpuKernels& kernels);
   Device& device() override { return device_; }
   std::string_view kernel() const override { return name_; }
   void matmul_stored(TensorRef x, TensorRef w, TensorRef y) override;
@@ -25,10 +26,14 @@ class GpuOps final : public Ops {
   void soft_cap(TensorRef x, float cap) override;
   void sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens) override;
   void write_kv(TensorRef k, TensorRef v, const GpuStep& step, int layer) override;
+  void add_rms_norm(TensorRef x, TensorRef y, TensorRef weight, float epsilon, TensorRef out) override;
+  void rope_write_kv(TensorRef q, TensorRef k, TensorRef v, TensorRef positions, const RopeSpec& spec, const GpuStep& step,
+                     int layer) override;
 
  private:
   Device& device_;
   std::string name_;
+  GpuKernels kernels_;
   gpu::World world_;
   gpu::Stream stream_;
 };

@@ -28,14 +28,14 @@ class Simt final : public GpuBackend {
                 {"run under the emulator's checks: races, bounds, uninitialised memory; a few times slower"});
       f.integer("threads", threads, 0, 1024, {"threads of the CPU among which the blocks of a launch are dealt; 0: every core this process may use"});
     }
+    void check() const { common.check(); }
   };
   explicit Simt(const Params& params)
       : GpuBackend(params.checked ? gpu::World::simt_checked : gpu::World::simt,
                    {params.checked ? DeviceKind::simt_checked : DeviceKind::simt, params.common.type(), 0},
-                   (params.checked ? "simt_checked/" : "simt/") + params.common.activations) {
+                   (params.checked ? "simt_checked/" : "simt/") + params.common.activations, params.common.kernels) {
     gpu::emulator_options().os_threads = params.threads > 0 ? params.threads : allowed_cores();
   }
-
 };
 
 }  // namespace

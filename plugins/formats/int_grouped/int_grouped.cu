@@ -92,6 +92,7 @@ template <int kBits>
 void multiply(const IntGroupedArgs& args, gpu::Stream stream) {
   constexpr const char* kFormat = "int_grouped";
   if (args.group_size % kSpan == 0) return packed_matmul(args.product, WideGroups<kBits>(args), kFormat, stream);
+  if (args.product.kernel == MatmulKernel::take_rows) return launch_packed_take_rows(args.product, AnyGroups<kBits>(args), stream);
   if (args.product.kernel != MatmulKernel::naive)
     throw Error(
         "int_grouped: kernel",

@@ -34,9 +34,31 @@ void launch_packed_naive(const MatmulArgs& args, const A* x, Weights weights, Y 
               weights, y, args.tokens, args.rows, args.cols);
 }
 
+/// Rows of a packed table by their numbers, as an embedding is looked up: a thread decodes sixteen columns of a token's row. A number
+/// that no row has shows as NaN, which the sampler refuses.
+template <class Weights>
+__global__ void packed_take_rows(Weights weights, const std::int32_t* ids, Output y, int tokens, int rows, int cols) {
+  const int item = blockIdx.x * blockDim.x + threadIdx.x, spans = (cols + kSpan - 1) / kSpan;
+  const int t = item / spans, column = item % spans * kSpan;
+  if (t >= tokens) return;
+  const int row = ids[t];
+  float w[kSpan];
+  if (row >= 0 && row < rows) weights.span(row, column, cols, w);
+  else for (float& value : w) value = NAN;
+  for (int i = 0; i < kSpan && column + i < cols; ++i) y.store(t, column + i, cols, w[i]);
+}
+template <class Weights>
+void launch_packed_take_rows(const MatmulArgs& args, Weights weights, gpu::Stream stream) {
+  constexpr int kThreads = 128;
+  const int items = args.tokens * gpu::ceil_div(args.cols, kSpan);
+  gpu::launch(gpu::ceil_div(items, kThreads), kThreads, 0, stream, packed_take_rows<Weights>, weights, args.ids, Output{args.y, args.y_type},
+              args.tokens, args.rows, args.cols);
+}
+
 /// Runs args.kernel on packed weights. @throws Error for one that they do not have.
 template <class Weights>
 void packed_matmul(const MatmulArgs& args, Weights weights, const char* format, gpu::Stream stream) {
+  if (args.kernel == MatmulKernel::take_rows) return launch_packed_take_rows(args, weights, stream);
   const Output y{args.y, args.y_type};
   with_activation_type(args, format, [&](const auto* x) {
     switch (args.kernel) {
