@@ -23,7 +23,7 @@ void check_options(const ProfileOptions& options) {
   if (options.technique.empty() == options.model.model.empty())
     throw Error("profile", "takes a technique or --model, one of them", "formats/NAME, attention/NAME, backends/NAME", "`patchbay list kernels` shows them");
   if (!options.model.model.empty() && (!options.kernel.empty() || !options.op.empty()))
-    throw Error(options.op.empty() ? "--kernel" : "--op", "is for one technique; a model's kernels are chosen by its settings", {}, "weights.format.kernel=NAME, attention.kernel=NAME");
+    throw Error(options.op.empty() ? "--kernel" : "--op", "is for one technique; a model's kernels are chosen by its settings", {}, "weights.kernel=NAME, attention.kernel=NAME, backend.kernels.OPERATION=NAME");
   if (options.picture.empty() && !options.line.empty()) throw Error("--line", "says what the picture shows", {}, "give --picture too");
   if (options.picture.empty()) return;
   if (!is_page(options.picture) && !options.picture.ends_with(".svg")) throw Error("--picture", "'" + printable(options.picture) + "' says no form that is known", "a name in .svg or .html");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -140,7 +141,7 @@ ProfiledCase profile_attention(const Case& c) {
 }
 
 /// Dense operations at (T,C): what each reads and writes, and how it is called.
-struct OperationRows { TensorRef x, y, out, weight, bias, ids; };
+struct OperationRows { TensorRef x, y, out, weight, bias, ids, logits; };
 struct Operation {
   const char* name;
   int operands;        ///< of (T,C), results included
@@ -151,6 +152,8 @@ constexpr Operation kOperations[] = {
     {"layer_norm", 2, [](Ops& ops, const OperationRows& r) { ops.layer_norm(r.x, r.weight, r.bias, 1e-5f, r.out); }},
     {"gated", 3, [](Ops& ops, const OperationRows& r) { ops.gated(Gate::silu, r.x, r.y, r.out); }},
     {"add", 3, [](Ops& ops, const OperationRows& r) { ops.add(r.x, r.y); }},
+    {"add_rms_norm", 4, [](Ops& ops, const OperationRows& r) { ops.add_rms_norm(r.x, r.y, r.weight, 1e-5f, r.out); }},
+    {"softmax", 4, [](Ops& ops, const OperationRows& r) { ops.softmax(r.logits, r.logits); }},  // of fp32: each counts twice
     {"scale", 2, [](Ops& ops, const OperationRows& r) { ops.scale(r.x, 0.5f); }},
     {"soft_cap", 2, [](Ops& ops, const OperationRows& r) { ops.soft_cap(r.x, 30.0f); }},
     {"take_rows", 2, [](Ops& ops, const OperationRows& r) { ops.take_rows(r.x, r.ids, r.out); }},
@@ -185,7 +188,8 @@ ProfiledCase profile_operation(const Case& c) {
   const Buffer x = random_rows(c, o.tokens, o.cols, c.type()), y = random_rows(c, o.tokens, o.cols, c.type()), out = random_rows(c, o.tokens, o.cols, c.type());
   const Buffer weight = random_rows(c, 1, o.cols, DType::f32), table = random_rows(c, o.tokens, o.cols, DType::f32);
   OperationRows rows{x.tensor(c.type(), {o.tokens, o.cols}), y.tensor(c.type(), {o.tokens, o.cols}), out.tensor(c.type(), {o.tokens, o.cols}),
-                     weight.tensor(DType::f32, {o.cols}), weight.tensor(DType::f32, {o.cols}), on_device(ids_here, ids_there, c.device())};
+                     weight.tensor(DType::f32, {o.cols}), weight.tensor(DType::f32, {o.cols}), on_device(ids_here, ids_there, c.device()),
+                     table.tensor(DType::f32, {o.tokens, o.cols})};
   if (o.op == "rope") rows.y = table.tensor(DType::f32, {o.tokens, o.cols});  // angles: any will do
   ProfiledCase result;
   result.title = fmt::format("{} of ({},{})", o.op, o.tokens, o.cols);
@@ -209,6 +213,17 @@ std::vector<gpu::KernelCounters> profile_step(ModelRunner& runner, SeqId seq, co
   return launches;
 }
 
+/// A backend's operations with its own settings, on the emulator. @throws Error for one that has no kernel for a GPU.
+std::shared_ptr<Backend> emulated(const PluginTable& table, const Settings& settings) {
+  const auto params = Registry::instance().describe(table);
+  const auto of_gpu = [](const ParamInfo& param) { return std::ranges::find(param.kernels, "cuda", &KernelInfo::backend) != param.kernels.end(); };
+  if (std::ranges::none_of(params, of_gpu))
+    throw Error(fmt::format("backends/{}", table.name), "launches no kernel: it has none for a GPU", {}, "`patchbay list kernels` shows those of cuda");
+  Settings own = parse_value(kDevice, "backend");
+  own.entries.insert(own.entries.end(), settings.entries.begin(), settings.entries.end());
+  return make<Backend>(plugin_spec(own, "backend"));
+}
+
 }  // namespace
 
 ProfiledCase profile_technique(const ProfileOptions& options) {
@@ -216,7 +231,9 @@ ProfiledCase profile_technique(const ProfileOptions& options) {
   Case c{options, table.kind, table.name, {}};
   c.settings.kind = Settings::Kind::map;
   for (const std::string& assignment : options.model.assignments) apply_assignment(c.settings, assignment);
-  if (!options.kernel.empty()) set_path(c.settings, "kernel", parse_value(options.kernel, "kernel"));
+  const bool backend = c.kind == KindOf<Backend>::value;
+  if (!options.kernel.empty()) set_path(c.settings, backend ? "kernels." + options.op : "kernel", parse_value(options.kernel, "kernel"));
+  if (backend) c.backend = emulated(table, c.settings);
   using Profile = ProfiledCase (*)(const Case&);
   const std::pair<const char*, Profile> kinds[] = {
       {KindOf<WeightFormat>::value, profile_format}, {KindOf<Attention>::value, profile_attention}, {KindOf<Backend>::value, profile_operation}};

@@ -1,7 +1,9 @@
 // The operations that a backend need not write itself: row by row as they are defined, sums in double.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "patchbay/backend.h"
 #include "patchbay/half.h"
@@ -89,6 +91,19 @@ void Ops::rope_write_kv(TensorRef q, TensorRef k, TensorRef v, TensorRef positio
   rope(q, positions, spec);
   rope(k, positions, spec);
   write_kv(k, v, step, layer);
+}
+
+void Ops::softmax(TensorRef x, TensorRef out) {
+  const auto in = x.as<const float, 2>();
+  const auto shares = out.as<float, 2>();
+  std::vector<double> weights(static_cast<std::size_t>(in.shape[1]));
+  for (std::int64_t t = 0; t < in.shape[0]; ++t) {
+    const float* const row = &in(t, 0);
+    const double largest = *std::max_element(row, row + in.shape[1]);
+    double sum = 0;
+    for (std::int64_t c = 0; c < in.shape[1]; ++c) sum += weights[c] = std::exp(in(t, c) - largest);
+    for (std::int64_t c = 0; c < in.shape[1]; ++c) shares(t, c) = static_cast<float>(weights[c] / sum);
+  }
 }
 
 void Ops::scale(TensorRef x, float factor) {

@@ -60,6 +60,23 @@ TEST_CASE("profile: a sum of rows, counted by hand") {
   CHECK(kernel["at_least_s"]["memory"].get<double>() == Approx(6144 / 300e9));
 }
 
+TEST_CASE("profile: an operation's kernel is chosen as in YAML; a fused one is one launch") {
+  PATCHBAY_NEEDS(emulator(), "backend simt");
+  const auto kernels = [](const std::string& arguments) {
+    std::vector<std::string> names;
+    const json profile = json_of("backends/simt --tokens 2 --cols 64 " + arguments);
+    for (const json& kernel : profile["cases"][0]["kernels"]) names.push_back(kernel["kernel"]);
+    return names;
+  };
+  CHECK_THAT(kernels("--op rms_norm").at(0), Contains("rms_norm_fast"));
+  CHECK_THAT(kernels("--op rms_norm --kernel naive").at(0), Contains("rms_norm_naive"));
+  CHECK_THAT(kernels("--op softmax kernels.softmax=block").at(0), Contains("softmax_block"));
+  CHECK(kernels("--op add_rms_norm").size() == 1);
+  CHECK(kernels("--op add_rms_norm --kernel separate").size() == 2);
+  CHECK_THAT(fault_of("backends/simt --op rms_norm --kernel blck"), Contains("kernels.rms_norm: unknown kernel blck; allowed: naive, block, fast"));
+  CHECK_THAT(fault_of("backends/cpu --op rms_norm"), Contains("it has none for a GPU"));
+}
+
 TEST_CASE("profile: the tiled product, counted by hand") {
   PATCHBAY_NEEDS(emulator(), "backend simt");
   // 2 blocks of 16 x 16 threads, 2 tiles of 16 columns: each of the 8 warps loads two rows of 16 halves of x and of w, 32 bytes each.

@@ -116,7 +116,7 @@ TEST_CASE("backend.kernels: each kernel of each dense operation that a model run
 
 TEST_CASE("backend.kernels: the definitions run other architectures, and draw the same tokens") {
   const std::string naive = "device: simt\nattention: naive\nbackend: {type: simt, kernels: {rms_norm: naive, layer_norm: naive, rope: naive, write_kv: naive, gated: naive, "
-                            "add: naive, scale: naive, soft_cap: naive, take_rows: naive, add_rows: naive, sample: naive}}";
+                            "add: naive, scale: naive, soft_cap: naive, take_rows: naive, add_rows: naive, softmax: naive, sample: naive}}";
   for (const char* model : {"gpt2", "gemma2", "qwen2moe"}) {  // LayerNorm and a table of positions; scaled and capped; experts
     INFO(model);
     const auto file = ModelFile::open(source_path("tests/golden/architectures/" + std::string(model) + ".gguf"));

@@ -155,6 +155,8 @@ class PATCHBAY_API Ops {
   virtual void add_rows(TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows);
   /// out(T,C) = (x - mean) / sqrt(variance + epsilon) * weight(C) + bias(C). out may be x.
   virtual void layer_norm(TensorRef x, TensorRef weight, TensorRef bias, float epsilon, TensorRef out);
+  /// out(T,C) = exp(x - max) / sum of exp(x - max), row by row, both f32. out may be x.
+  virtual void softmax(TensorRef x, TensorRef out);
   /// x *= factor, (T,C).
   virtual void scale(TensorRef x, float factor);
   /// x = cap * tanh(x / cap), (T,C).

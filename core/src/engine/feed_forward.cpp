@@ -55,14 +55,12 @@ void FeedForward::dense(const FeedForwardWeights& w, std::int64_t size, TensorRe
   multiply(w.down, activation_, out, ops_);
 }
 
-/// Turns a row's logits into weights: the softmax over all experts, kept for the best `used` of them (of equals, the first).
-void FeedForward::choose_experts(View<float, 2> logits) {
-  const std::int64_t count = logits.shape[1];
-  for (std::int64_t t = 0; t < logits.shape[0]; ++t) {
-    float* const row = &logits(t, 0);
-    const float largest = *std::max_element(row, row + count);
-    double sum = 0, kept = 0;
-    for (std::int64_t e = 0; e < count; ++e) sum += std::exp(double{row[e]} - largest);
+/// Of a row's shares, the softmax over all experts, the best `used` stay (of equals, the first); the others become 0.
+void FeedForward::choose_experts(View<float, 2> shares) {
+  const std::int64_t count = shares.shape[1];
+  for (std::int64_t t = 0; t < shares.shape[0]; ++t) {
+    float* const row = &shares(t, 0);
+    double kept = 0;
     const auto rank = [&](std::int64_t e) {  // how many come before expert e
       return std::count_if(row, row + count,
                            [&](const float& other) { return other > row[e] || (other == row[e] && &other < row + e); });
@@ -70,7 +68,7 @@ void FeedForward::choose_experts(View<float, 2> logits) {
     chosen_.assign(count, 0);
     for (std::int64_t e = 0; e < count; ++e) {
       if (rank(e) >= spec_.experts.used) continue;
-      chosen_[e] = std::exp(double{row[e]} - largest) / sum;
+      chosen_[e] = row[e];
       kept += chosen_[e];
     }
     for (std::int64_t e = 0; e < count; ++e)
@@ -92,6 +90,7 @@ void FeedForward::run_experts(const BlockWeights& block, TensorRef x, TensorRef 
   activation_.reset(x);
   multiply(block.router, activation_, logits, ops_);
   sees("ffn_router", logits);
+  ops_.softmax(logits, logits);
   const View<float, 2> weights = read_rows(logits, weights_, ops_.device());
   choose_experts(weights);
   ops_.device().copy(view(zeros_, rows, hidden), out);

@@ -29,6 +29,11 @@ constexpr KernelInfo kByValue[] = {
     {"naive", "cuda", "both", "one thread per value"},
     {kFast, "cuda", "both", "16 bytes per load and thread: fewer requests for the same bytes"},
 };
+constexpr KernelInfo kSoftmax[] = {
+    {"naive", "cuda", "both", "one thread per row, three passes: the formula"},
+    {"block", "cuda", "both", "one block per row, three passes"},
+    {kFast, "cuda", "both", "two passes: maximum and sum together, the sum corrected when the maximum moves; 16 bytes per load"},
+};
 constexpr KernelInfo kSample[] = {
     {"naive", "cuda", "both", "a threshold is found bit by bit: 64 passes over the row for each of top-k and top-p"},
     {kFast, "cuda", "both", "8 bits per pass, by a histogram in shared memory: 8 passes, as a rule 4"},
@@ -63,6 +68,7 @@ constexpr Ladder kLadders[] = {
     {"soft_cap", kByValue, "cap * tanh(x / cap)"},
     {"take_rows", kByValue, "rows of a table of plain numbers (embedding) and of activations"},
     {"add_rows", kByValue, "weighted sums of experts"},
+    {"softmax", kSoftmax, "the shares of experts"},
     {"sample", kSample, "the token that follows, from logits"},
     {"add_rms_norm", kAddRmsNorm, "the residual sum and the RMSNorm after it", kOfAddRmsNorm},
     {"rope_write_kv", kRopeWriteKv, "RoPE, and keys and values into the cache", kOfRopeWriteKv},

@@ -10,7 +10,7 @@
 namespace patchbay {
 
 /// In the order of the table in gpu_kernels.cpp.
-enum class GpuOperation { rms_norm, layer_norm, rope, write_kv, gated, add, scale, soft_cap, take_rows, add_rows, sample, add_rms_norm, rope_write_kv };
+enum class GpuOperation { rms_norm, layer_norm, rope, write_kv, gated, add, scale, soft_cap, take_rows, add_rows, softmax, sample, add_rms_norm, rope_write_kv };
 
 class GpuKernels {
  public:

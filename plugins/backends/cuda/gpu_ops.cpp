@@ -32,6 +32,9 @@ void GpuOps::take_rows(TensorRef table, TensorRef ids, TensorRef out) {
 void GpuOps::add_rows(TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows) {
   pick(launch::add_rows, world_)(kernels_.version(GpuOperation::add_rows), x, ids, factors, rows, stream_);
 }
+void GpuOps::softmax(TensorRef x, TensorRef out) {
+  pick(launch::softmax, world_)(kernels_.version(GpuOperation::softmax), x, out, stream_);
+}
 void GpuOps::scale(TensorRef x, float factor) { pick(launch::scale, world_)(kernels_.version(GpuOperation::scale), x, factor, stream_); }
 void GpuOps::soft_cap(TensorRef x, float cap) { pick(launch::soft_cap, world_)(kernels_.version(GpuOperation::soft_cap), x, cap, stream_); }
 void GpuOps::sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens) {

@@ -22,6 +22,7 @@ class GpuOps final : public Ops {
   void add(TensorRef x, TensorRef y) override;
   void take_rows(TensorRef table, TensorRef ids, TensorRef out) override;
   void add_rows(TensorRef x, TensorRef ids, TensorRef factors, TensorRef rows) override;
+  void softmax(TensorRef x, TensorRef out) override;
   void scale(TensorRef x, float factor) override;
   void soft_cap(TensorRef x, float cap) override;
   void sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens) override;
