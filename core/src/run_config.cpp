@@ -168,19 +168,37 @@ PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec) {
   throw Error(given->where, "deterministic: true, and prefill and decoding have different kernels", "one name", "take " + best);
 }
 
+/// What `kernel` names, one name or one per phase, as far as a technique has it for the backend; a null scalar: nothing.
+Settings kernels_on(const Settings& kernel, const ParamInfo& param, std::string_view backend) {
+  const auto lacks = [&](const std::string& phase, const Settings& name) {
+    return std::ranges::none_of(param.kernels, [&](const KernelInfo& each) {
+      return each.name == name.text && each.backend == backend && serves(each, phase);
+    });
+  };
+  Settings chosen = kernel;
+  std::erase_if(chosen.entries, [&](const auto& entry) { return lacks(entry.first, entry.second); });
+  const bool none = kernel.kind == Settings::Kind::map ? chosen.entries.empty() : lacks("", kernel);
+  return none ? Settings() : chosen;
+}
+
+/// The plugin without the kernels that are another backend's.
+PluginSpec with_kernels_of(std::string_view kind, PluginSpec spec, std::string_view backend) {
+  const auto param = kernel_parameter(kind, spec.type);
+  const Settings* given = param && spec.settings ? spec.settings->find(param->name) : nullptr;
+  if (given == nullptr) return spec;
+  Settings kept = kernels_on(*given, *param, backend), settings = *spec.settings;
+  std::erase_if(settings.entries, [&](const auto& entry) { return entry.first == param->name; });
+  if (kept.kind != Settings::Kind::null) settings.entries.emplace_back(param->name, std::move(kept));
+  spec.settings = std::make_shared<Settings>(std::move(settings));
+  return spec;
+}
+
 /// The format with weights.kernel, as far as it has that on the backend and names none itself.
 PluginSpec with_weight_kernel(PluginSpec format, const Settings& kernel, std::string_view backend) {
   const auto param = kernel_parameter("formats", format.type);
   if (!param || (format.settings && format.settings->find(param->name))) return format;
-  Settings chosen = kernel;
-  const auto lacks = [&](const std::string& phase, const Settings& name) {
-    return std::ranges::none_of(param->kernels, [&](const KernelInfo& kernel) {
-      return kernel.name == name.text && kernel.backend == backend && serves(kernel, phase);
-    });
-  };
-  std::erase_if(chosen.entries, [&](const auto& entry) { return lacks(entry.first, entry.second); });
-  if (kernel.kind == Settings::Kind::map ? chosen.entries.empty() : lacks("", kernel)) return format;
-  return with_setting(std::move(format), param->name, std::move(chosen));
+  Settings chosen = kernels_on(kernel, *param, backend);
+  return chosen.kind == Settings::Kind::null ? format : with_setting(std::move(format), param->name, std::move(chosen));
 }
 
 /// All that weights.kernel may name for a phase ("" any).
@@ -269,7 +287,12 @@ Settings weights_settings(const RunConfig& config) {
 
 }  // namespace
 
+PluginSpec attention_on(const RunConfig& config, std::string_view backend) {
+  return config.gpu_layers == kAllLayers ? config.attention : with_kernels_of("attention", config.attention, backend);
+}
+
 PluginSpec with_kernels(PluginSpec format, const RunConfig& config, std::string_view backend) {
+  if (config.gpu_layers != kAllLayers) format = with_kernels_of("formats", std::move(format), backend);
   if (config.weight_kernel) format = with_weight_kernel(std::move(format), *config.weight_kernel, backend);
   return config.deterministic && backend == "cuda" ? with_one_kernel("formats", std::move(format)) : format;
 }

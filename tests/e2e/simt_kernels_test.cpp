@@ -83,6 +83,17 @@ TEST_CASE("weights.kernel: quantised weights take it too, unless their format na
   CHECK_THAT(weights_path(*simt("gpu_layers: 1\nweights: {kernel: decode}")), Contains("fp32:tensor_core+gemv/simt") && Contains("fp32:decode/"));
 }
 
+TEST_CASE("a model that is split: kernels that are named are the device's, the host keeps its own") {
+  const std::string groups = "weights: {quantizer: rtn, format: {type: int_grouped, group_size: 16, kernel: {prefill: naive, decode: gemv}}}";
+  const auto s = simt("gpu_layers: 1\nactivations: fp32\nattention: {type: flash, kernel: tiled}\n" + groups);
+  CHECK_THAT(s->paths().at("attention"), Contains("layers 1 to 1: flash:tiled") && !Contains("layers 0 to 0: flash:tiled"));
+  CHECK_THAT(weights_path(*s), Contains("int_grouped/b4/g16:naive+gemv/simt") && Contains("int_grouped/b4/g16:decode/"));
+  CHECK(distance(logits_of(*s), logits_of(*session_of("activations: fp32\n" + groups.substr(0, groups.find(", kernel")) + "}}"))) < kTolerance);
+  const auto same = simt("gpu_layers: 1\nactivations: fp32\ndeterministic: true");
+  CHECK_THAT(same->paths().at("attention"), Contains("layers 1 to 1: flash:flash"));
+  CHECK(distance(logits_of(*same), host_logits()) < kTolerance);
+}
+
 TEST_CASE("weights.kernel: what no format has is refused, with what there is") {
   const auto refused = [](const std::string& settings) {
     return message_of([&] { check_run(*tiny_file(), read_run_config(parse_yaml(settings, "a.yaml"))); });

@@ -58,7 +58,7 @@ StageSet::StageSet(const ModelSpec& spec, const RunConfig& config)
 void StageSet::add_stage(const RunConfig& config, Backend& backend, int first, int count) {
   const bool host = backend.device().is_host();
   const std::string where = "attention " + config.attention.type + (host ? "" : " on device " + config.device);
-  attentions_.push_back(make<Attention>(config.attention));
+  attentions_.push_back(make<Attention>(attention_on(config, host ? "cpu" : "cuda")));
   try {
     attentions_.back()->prepare(backend.device());
   } catch (const Error& error) {
