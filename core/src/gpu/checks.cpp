@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "gpu/backtrace.h"
 #include "gpu/clocks.h"
 #include "gpu/module_data.h"
 #include "gpu/shadow.h"
@@ -48,28 +49,36 @@ struct Access {
     return kind == AccessKind::read ? "read" : kind == AccessKind::write ? "write" : kind == AccessKind::atomic ? "atomic" : "async copy";
   }
   std::string memory() const {
-    return std::string(space == Space::shared ? "shared" : "global") + " memory" + (*object ? " '" + std::string(object) + "'" : "");
+    if (space == Space::shared) return "shared memory" + (*object ? " '" + std::string(object) + "'" : "");
+    if (*object) return "global memory '" + std::string(object) + "'";
+    const Allocation* allocation = DeviceMemory::instance().find(address);
+    return allocation ? "byte " + std::to_string(address - allocation->address) + " of " + DeviceMemory::describe(*allocation) : "global memory";
   }
 };
 
 std::string line_of(const Worker& w, const Stamp& stamp) {
-  return source_line(static_cast<const char*>(w.launch->call->function) + stamp.code());
+  return report_line(static_cast<const char*>(w.launch->call->function) + stamp.code());
 }
 std::string text_of_thread(const Launch& launch, unsigned rank) {
   const unsigned x = rank % launch.block.x, y = rank / launch.block.x % launch.block.y, z = rank / launch.block.x / launch.block.y;
   return "thread (" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + ")";
 }
 
+/// Of an access that the running thread makes itself. (ldmatrix reads for 32 lanes, and only one of them runs.)
+Callers callers_of(const Access& a) {
+  return &a.thread == a.w.current ? callers_in_kernel(a.w.launch->call->function, a.pc) : Callers{};
+}
+
 /// `problem()` says what is wrong; the line is added.
 template <class Problem>
 [[noreturn, gnu::cold, gnu::noinline]] void refuse(Access a, Problem problem, const char* remedy = "") {
-  abandon_as(a.thread, [pc = a.pc, problem] { return problem() + ", at " + source_line(pc); }, remedy);
+  abandon_as(a.thread, [pc = a.pc, problem, callers = callers_of(a)] { return problem() + ", at " + report_line(pc, callers); }, remedy);
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] void report_race(Access a, Stamp stamp, const char* other_verb) {
   const bool same_block = stamp.epoch() == a.block().clocks.epoch();
-  const auto problem = [a, other = stamp, other_verb, same_block] {
-    const std::string text = "race on " + a.memory() + ": " + a.verb() + " at " + source_line(a.pc) + ", and " + (other.atomic() ? "atomic" : other_verb) +
+  const auto problem = [a, other = stamp, other_verb, same_block, callers = callers_of(a)] {
+    const std::string text = "race on " + a.memory() + ": " + a.verb() + " at " + report_line(a.pc, callers) + ", and " + (other.atomic() ? "atomic" : other_verb) +
                              " at " + line_of(a.w, other) + " by " + text_of_thread(*a.w.launch, other.rank());
     return text + (same_block ? ", with no barrier between" : " of block " + std::to_string(other.epoch() - launch_epoch));
   };
@@ -83,8 +92,8 @@ template <class Problem>
          "write it first; where another thread writes it, put a barrier between");
 }
 [[noreturn, gnu::cold, gnu::noinline]] void report_pending_copy(Access a, Stamp copy) {
-  const auto problem = [a, copy] {
-    return a.verb() + " of " + a.memory() + " at " + source_line(a.pc) + " before the async copy into it (" + line_of(a.w, copy) + ") was waited for";
+  const auto problem = [a, copy, callers = callers_of(a)] {
+    return a.verb() + " of " + a.memory() + " at " + report_line(a.pc, callers) + " before the async copy into it (" + line_of(a.w, copy) + ") was waited for";
   };
   abandon_as(a.thread, problem, "cp_async_commit(), cp_async_wait<N>() in the thread that copies, then __syncthreads()");
 }
@@ -173,6 +182,23 @@ void check_global(Access a, Allocation& allocation) {
   check_cells(a, *allocation.shadow, static_cast<std::size_t>(offset));
 }
 
+/// A __device__ variable is global memory under a name; what is constant may be read.
+[[gnu::noinline]] Space check_variable(Access a, ModuleVariable& variable) {
+  const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(a.address) - variable.begin;
+  const std::uintptr_t bytes = variable.end - variable.begin;
+  if (offset + a.bytes > bytes)
+    refuse(a, [a, offset, bytes, &variable] {
+      return "out of bounds: " + a.verb() + " of " + std::to_string(a.bytes) + " bytes at byte " + std::to_string(offset) + " of variable '" + variable.name +
+             "' of " + std::to_string(bytes) + " bytes";
+    });
+  if (!variable.writable && a.writes()) refuse(a, [a, &variable] { return a.verb() + " of constant '" + variable.name + "'"; }, "make it a __device__ variable");
+  if (!variable.writable) return Space::constant;
+  a.object = variable.name.c_str();
+  if (!variable.shadow) variable.shadow = std::make_unique<Shadow>(bytes);
+  check_cells(a, *variable.shadow, offset);
+  return Space::global;
+}
+
 }  // namespace
 
 void begin_checked_launch() {
@@ -202,9 +228,11 @@ Space check_access(Worker& w, Thread& thread, const void* address, std::size_t b
   const KernelCall& call = *w.launch->call;
   const char* arguments = static_cast<const char*>(call.arguments.get());
   if (a.address >= arguments && a.address < arguments + call.argument_bytes) return Space::arguments;
-  if (is_module_data(address)) return Space::constant;
-  refuse(a, [a] { return a.verb() + " of memory that is not the device's: a host pointer was passed to the kernel, or an index is far off"; },
-         "allocate it with gpu::device_alloc()");
+  if (ModuleVariable* variable = module_variable_at(call.function, address)) return check_variable(a, *variable);
+  refuse(a, [a] {
+    return a.verb() + " of memory that is not the device's: a host pointer was passed to the kernel, or an index is far off" +
+           DeviceMemory::instance().nearest_text(a.address);
+  }, "check the index; what the host has goes to the device by gpu::device_alloc() and gpu::memcpy_async()");
 }
 
 void end_async_write(Thread& thread, const void* address, std::size_t bytes, const void* pc) {

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "gpu/checks.h"
 #include "gpu/faults.h"
@@ -79,6 +80,20 @@ Allocation* DeviceMemory::find(const void* pointer) {
   if (next == by_address_.begin()) return nullptr;
   Allocation& allocation = *std::prev(next)->second;
   return pointer < allocation.address + allocation.mapped_bytes + kPage ? &allocation : nullptr;
+}
+
+std::string DeviceMemory::nearest_text(const void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto at = reinterpret_cast<std::intptr_t>(pointer);
+  const Allocation* nearest = nullptr;
+  std::intptr_t least = std::numeric_limits<std::intptr_t>::max();
+  for (const auto& [address, allocation] : by_address_) {
+    const auto begin = reinterpret_cast<std::intptr_t>(address), end = begin + static_cast<std::intptr_t>(allocation->bytes);
+    const std::intptr_t distance = at < begin ? begin - at : at - end;
+    if (!allocation->freed && distance < least) least = distance, nearest = allocation.get();
+  }
+  if (!nearest) return "";
+  return " (byte " + std::to_string(at - reinterpret_cast<std::intptr_t>(nearest->address)) + " of " + describe(*nearest) + ", the nearest)";
 }
 
 void DeviceMemory::require(const void* pointer, std::size_t bytes, const char* what) {

@@ -37,6 +37,9 @@ class DeviceMemory {
   /// "allocation 'weights' of 4096 bytes"
   static std::string describe(const Allocation& allocation);
 
+  /// " (byte 4096 of allocation 'x' of 12 bytes, the nearest)" for an address that is no allocation's; empty where there is none at all.
+  std::string nearest_text(const void* pointer);
+
   /// While one exists, the pages are open to this process.
   class Open {
    public:

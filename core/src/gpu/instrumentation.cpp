@@ -1,6 +1,7 @@
 // Answers the calls that g++ -fsanitize=thread puts before every memory access of a checked kernel. libtsan itself is never linked.
 #include <cstdint>
 
+#include "gpu/backtrace.h"
 #include "gpu/checks.h"
 #include "gpu/observer.h"
 #include "gpu/source_line.h"
@@ -54,8 +55,10 @@ void note_lane_access(int lane, const void* pointer, std::size_t bytes, bool wri
 }
 
 void refuse_index(std::intptr_t index, const void* pc) {
-  const auto problem = [=] { return "index " + std::to_string(index) + " is outside of its dimension, at " + source_line(pc); };
-  if (!worker || !worker->current) throw Error("emulator", problem());
+  const bool in_kernel = worker && worker->current;
+  const Callers callers = in_kernel ? callers_in_kernel(worker->launch->call->function, pc) : Callers{};
+  const auto problem = [=] { return "index " + std::to_string(index) + " is outside of its dimension, at " + report_line(pc, callers); };
+  if (!in_kernel) throw Error("emulator", problem());
   worker->quiet = true;
   abandon_as(*worker->current, problem);
 }

@@ -8,7 +8,8 @@
 
 namespace patchbay::gpu::emulator {
 
-/// Where an address lies. local: the thread's own stack; arguments: the kernel's; constant: data of a module.
+/// Where an address lies. local: the thread's own stack; arguments: the kernel's; constant: read-only data of the
+/// kernel's library; its variables are global memory.
 enum class Space { local, shared, global, arguments, constant };
 /// What a warp issues, as far as the emulator sees it. Arithmetic is not seen.
 enum class Instruction {

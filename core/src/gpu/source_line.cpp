@@ -15,9 +15,6 @@
 #include <vector>
 
 namespace patchbay::gpu::emulator {
-namespace {
-
-struct Module { std::string path; std::uintptr_t base = 0; };
 
 Module module_of(const void* address) {
   struct Search { std::uintptr_t address; Module found; } search{reinterpret_cast<std::uintptr_t>(address), {}};
@@ -39,6 +36,8 @@ Module module_of(const void* address) {
   }
   return search.found;
 }
+
+namespace {
 
 std::string quoted(const std::string& text) {
   std::string result = "'";
@@ -74,6 +73,9 @@ bool is_ours(const std::string& line) {
     if (line.find(header) != std::string::npos) return true;
   return false;
 }
+
+/// A file that an author of kernels writes, other than a header that several share.
+bool is_kernel_file(const std::string& line) { return line.find(".cu:") != std::string::npos; }
 
 std::string fallback(const Module& module, std::uintptr_t offset) {
   char text[64];
@@ -118,18 +120,24 @@ std::string short_name(const std::string& name) {
 
 namespace {
 
+/// "gemm.cu:31" of "/a/gemm.cu:31 (discriminator 2)".
+std::string short_line(const std::string& frame) {
+  const std::string name = file_name(frame);
+  return name.substr(0, name.find(' '));
+}
+
 /// From the frames of one address, the innermost first.
 SourceLine line_of(std::span<const std::string> frames, const Module& module, std::uintptr_t offset) {
   SourceLine line;
+  bool found = false;  // a line that is not the emulator's own
   for (const std::string& frame : frames) {
     if (frame.find("?") == 0 || frame.find(":?") != std::string::npos) continue;
     if (line.text.empty()) line.emulators = is_ours(frame);
-    line.text = frame;
-    if (!is_ours(frame)) break;
+    if (found && is_kernel_file(frame)) line.caller = short_line(frame);
+    if (!found) line.text = short_line(frame), found = !is_ours(frame);
+    if (found && (is_kernel_file(line.text) || !line.caller.empty())) break;
   }
-  if (line.text.empty()) return {fallback(module, offset), false};
-  line.text = file_name(line.text);
-  line.text = line.text.substr(0, line.text.find(' '));  // without "(discriminator 2)"
+  if (line.text.empty()) return {fallback(module, offset), false, ""};
   return line;
 }
 
@@ -158,7 +166,7 @@ std::vector<SourceLine> source_lines(std::span<const void* const> pcs) {
   for (const void* pc : pcs) {
     if (known.contains(pc)) continue;
     const Module module = module_of(pc);
-    known[pc] = {"?", false};
+    known[pc] = {"?", false, ""};
     if (!module.base) continue;
     auto& [its_module, addresses] = wanted[module.path];
     its_module = module;
@@ -172,6 +180,17 @@ std::vector<SourceLine> source_lines(std::span<const void* const> pcs) {
   for (const void* pc : pcs) lines.push_back(known[pc]);
   return lines;
 }
+
+std::string report_line(const void* pc, std::span<const void* const> callers) {
+  SourceLine line = source_lines({&pc, 1})[0];
+  for (const void* caller : callers) {
+    if (!caller || !line.caller.empty() || is_kernel_file(line.text)) break;
+    const SourceLine outer = source_lines({&caller, 1})[0];
+    line.caller = is_kernel_file(outer.text) ? outer.text : outer.caller;
+  }
+  return line.text + (line.caller.empty() ? "" : " (called at " + line.caller + ")");
+}
+
 std::string source_line(const void* pc) { return source_lines({&pc, 1})[0].text; }
 
 std::string kernel_name(const void* function) {

@@ -1,5 +1,6 @@
 // Addresses that are not the kernel's to touch.
 #include "gpu/broken/broken.h"
+#include "gpu/broken/helper.cuh"
 
 namespace patchbay::PATCHBAY_GPU {
 namespace {
@@ -43,6 +44,11 @@ __global__ void uninitialised_shared_kernel(float* out) {
 
 __global__ void wild_pointer_kernel(float* out) { out[std::size_t{1} << 42] = 1; }
 
+__global__ void division_by_zero_kernel(float* out) {
+  const int rows = static_cast<int>(threadIdx.x) - 5;
+  out[threadIdx.x] = static_cast<float>(64 / rows);
+}
+
 __global__ void stack_too_small_kernel(float* out) {
   volatile float large[100000];
   for (int i = 0; i < 100000; ++i) large[i] = static_cast<float>(i);
@@ -60,6 +66,22 @@ __global__ void static_shared_too_large_kernel(float* out) {
   out[threadIdx.x] = tile[threadIdx.x];
 }
 
+__device__ float depth_of(float* out, int depth) { return out[depth % 2] > 1 ? 0.0f : depth_of(out, depth + 1) + 1; }
+__global__ void endless_recursion_kernel(float* out) {
+  if (threadIdx.x == 0) out[0] = out[1] = 0;
+  if (threadIdx.x == 0) out[2] = depth_of(out, 0);
+}
+
+__constant__ const float kTable[2] = {1, 2};
+__global__ void writes_constant_kernel(float* out) {
+  float* to = const_cast<float*>(kTable);
+  asm volatile("" : "+r"(to));  // so that the compiler does not see it
+  out[0] = to[1];
+  to[0] = 3;
+}
+
+__global__ void helper_leaves_memory_kernel(float* out) { store_far(out, 1); }
+
 __global__ void copies_input_kernel(float* out) { out[threadIdx.x] = out[threadIdx.x] + 1; }
 
 }  // namespace
@@ -73,6 +95,10 @@ void uninitialised_shared(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0
 void wild_pointer(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, wild_pointer_kernel, out); }
 void stack_too_small(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, stack_too_small_kernel, out); }
 void static_shared_too_large(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, static_shared_too_large_kernel, out); }
+void division_by_zero(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, division_by_zero_kernel, out); }
+void endless_recursion(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, endless_recursion_kernel, out); }
+void writes_constant(float* out, gpu::Stream stream) { gpu::launch(1, 1, 0, stream, writes_constant_kernel, out); }
+void helper_leaves_memory(float* out, gpu::Stream stream) { gpu::launch(1, 1, 0, stream, helper_leaves_memory_kernel, out); }
 void copies_input(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, copies_input_kernel, out); }
 
 }  // namespace patchbay::PATCHBAY_GPU

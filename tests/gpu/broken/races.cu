@@ -1,5 +1,6 @@
 // Two threads touch one place, one of them writes, and nothing orders them.
 #include "gpu/broken/broken.h"
+#include "gpu/broken/helper.cuh"
 
 namespace patchbay::PATCHBAY_GPU {
 namespace {
@@ -56,6 +57,19 @@ __global__ void missing_threadfence_kernel(float* out) {
   if (threadIdx.x == 0 && ticket[0] == ~0u + gridDim.x - 1) out[10] = out[1] + out[2];  // memory starts as ~0
 }
 
+__device__ int counter;
+
+// A variable in device memory is memory like any other.
+__global__ void device_variable_counts_kernel(float* out) {
+  counter += 1;
+  if (threadIdx.x == 0) out[0] = static_cast<float>(counter);
+}
+
+// The report names the line of the kernel too, not the helper's alone.
+__global__ void helper_writes_one_value_kernel(float* out) {
+  if (threadIdx.x == 0) store_first(out, static_cast<float>(blockIdx.x));
+}
+
 }  // namespace
 
 void missing_barrier(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, missing_barrier_kernel, out); }
@@ -65,5 +79,7 @@ void lost_update(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream,
 void plain_read_beside_atomic(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, plain_read_beside_atomic_kernel, out); }
 void blocks_write_one_value(float* out, gpu::Stream stream) { gpu::launch(2, 64, 0, stream, blocks_write_one_value_kernel, out); }
 void missing_threadfence(float* out, gpu::Stream stream) { gpu::launch(2, 64, 0, stream, missing_threadfence_kernel, out); }
+void device_variable_counts(float* out, gpu::Stream stream) { gpu::launch(1, 64, 0, stream, device_variable_counts_kernel, out); }
+void helper_writes_one_value(float* out, gpu::Stream stream) { gpu::launch(2, 64, 0, stream, helper_writes_one_value_kernel, out); }
 
 }  // namespace patchbay::PATCHBAY_GPU
