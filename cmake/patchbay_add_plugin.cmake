@@ -1,16 +1,17 @@
-# patchbay_add_plugin([TEMPLATE] [SOURCES file...] [AVX2 file...] [AVX512 file...] [GPU file.cu...])
+# patchbay_add_plugin([TEMPLATE] [SOURCES file...] [AVX2 file...] [AVX512 file...] [GPU file.cu...] [CUDA_ARCHITECTURES number...])
 #
 # Called from <kind>/<name>/CMakeLists.txt: builds lib/patchbay/plugins/<kind>/<name>.so from <name>.cpp and SOURCES, in
 # patchbay's own tree and, after find_package(patchbay), in any other.
 # AVX2 and AVX512 list sources compiled for those instruction sets: they may only be called after a look at cpuid.
-# GPU lists CUDA sources: compiled for the emulator (twice) and, where PATCHBAY_CUDA is ON, by nvcc: see patchbay_gpu.cmake.
+# GPU lists CUDA sources: compiled for the emulator (twice) and, where PATCHBAY_CUDA is ON, by nvcc: see patchbay_gpu.cmake. CUDA_ARCHITECTURES
+# says for which GPUs, where they are fewer than the build's.
 # <name>_gpu_test.cpp, where present, becomes a program test_gpu_<kind>_<name> that is linked with them; outside patchbay's tree where
 # Catch2 has been found.
 # TEMPLATE marks the plugin of each kind that `patchbay new` copies; the program finds it above itself, in share/patchbay/templates.
 # <name>_test.cpp, where present, becomes part of the program test_plugins; outside patchbay's tree, where Catch2 has been found,
 # it becomes a program and a test of its own.
 function(patchbay_add_plugin)
-  cmake_parse_arguments(ARG "TEMPLATE" "" "SOURCES;AVX2;AVX512;GPU" ${ARGN})
+  cmake_parse_arguments(ARG "TEMPLATE" "" "SOURCES;AVX2;AVX512;GPU;CUDA_ARCHITECTURES" ${ARGN})
   get_filename_component(name ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   get_filename_component(kind_dir ${CMAKE_CURRENT_SOURCE_DIR} DIRECTORY)
   get_filename_component(kind ${kind_dir} NAME)
@@ -24,7 +25,7 @@ function(patchbay_add_plugin)
   patchbay_simd_sources("${ARG_AVX2}" "${ARG_AVX512}")
   patchbay_warnings(${target})
   if(ARG_GPU)
-    patchbay_gpu_objects(${target} ${ARG_GPU})
+    patchbay_gpu_objects(${target} ${ARG_GPU} CUDA_ARCHITECTURES ${ARG_CUDA_ARCHITECTURES})
     if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_gpu_test.cpp)
       if(patchbay_FOUND)
         patchbay_add_outside_test(${target} gpu_${kind}_${name} ${name}_gpu_test.cpp)

@@ -2,14 +2,17 @@
 #   simt           by g++, optimised
 #   simt_checked   by g++, every memory access and basic block instrumented (-fsanitize=thread, -fsanitize-coverage=trace-pc; core answers
 #                  the calls, libtsan is not linked)
-#   cuda           by nvcc, where PATCHBAY_CUDA is ON
+#   cuda           by nvcc, where PATCHBAY_CUDA is ON; with PATCHBAY_CUDA_KERNELS alone it stays out of `target`: a module of its own, made
+#                  by the target cuda_kernels, shows that every kernel compiles and links
+# CUDA_ARCHITECTURES: of this target's kernels, where they are fewer than the build's ("90-real;90" is sm_90 and its PTX).
 # g++ compiles a one-line .cpp that defines PATCHBAY_GPU and includes the .cu.
 #   -fno-strict-aliasing   kernels read memory through vector types, as CUDA lets them
 #   -gdwarf-4              addr2line of binutils 2.40 misreads the first lines of a DWARF 5 table
 #   -fstack-clash-protection  a thread whose locals need more than its stack meets the page that guards it
 #   pattern                locals that a kernel forgot to set hold nonsense, not what lay there
 function(patchbay_gpu_objects target)
-  foreach(file ${ARGN})
+  cmake_parse_arguments(GPU "" "" "CUDA_ARCHITECTURES" ${ARGN})
+  foreach(file ${GPU_UNPARSED_ARGUMENTS})
     get_filename_component(path ${file} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
     get_filename_component(name ${file} NAME_WE)
     foreach(world simt simt_checked)
@@ -37,17 +40,38 @@ function(patchbay_gpu_objects target)
   if(NOT PATCHBAY_SANITIZE)
     target_compile_options(${target}_simt_checked PRIVATE -fsanitize=bounds -fno-sanitize-recover=bounds)
   endif()
+  if(PATCHBAY_CUDA OR PATCHBAY_CUDA_KERNELS)
+    patchbay_cuda_objects(${target} "${GPU_CUDA_ARCHITECTURES}" ${cuda_sources})
+  endif()
+endfunction()
+
+# What nvcc makes of `sources`: in `target`, or in lib/cuda_kernels/<target>.so. A test reads back which architectures it holds.
+function(patchbay_cuda_objects target architectures)
+  if(NOT architectures)
+    set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+  endif()
+  add_library(${target}_cuda OBJECT ${ARGN})
+  target_include_directories(${target}_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} $<TARGET_PROPERTY:patchbay::core,INTERFACE_INCLUDE_DIRECTORIES>)
+  target_compile_definitions(${target}_cuda PRIVATE PATCHBAY_GPU=cuda)
+  target_compile_options(${target}_cuda PRIVATE --compress-mode=size)  # a quarter of the bytes; -lineinfo would double them
+  set_target_properties(${target}_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden CUDA_ARCHITECTURES "${architectures}")
   if(PATCHBAY_CUDA)
-    add_library(${target}_cuda OBJECT ${cuda_sources})
-    target_include_directories(${target}_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} $<TARGET_PROPERTY:patchbay::core,INTERFACE_INCLUDE_DIRECTORIES>)
-    target_compile_definitions(${target}_cuda PRIVATE PATCHBAY_GPU=cuda)
-    set_target_properties(${target}_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON
-      CUDA_VISIBILITY_PRESET hidden)
-    target_compile_options(${target}_cuda PRIVATE -lineinfo)
+    set(module ${target})
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_cuda>)
     target_link_libraries(${target} PRIVATE CUDA::cudart)
     target_compile_definitions(${target} PRIVATE PATCHBAY_CUDA)
+  else()
+    set(module ${target}_cuda_module)
+    set_target_properties(${target}_cuda PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_library(${module} MODULE EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${target}_cuda>)
+    target_link_libraries(${module} PRIVATE patchbay::core CUDA::cudart)
+    target_link_options(${module} PRIVATE -Wl,-z,defs)
+    set_target_properties(${module} PROPERTIES LINKER_LANGUAGE CXX PREFIX "" OUTPUT_NAME ${target}
+      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/cuda_kernels)
   endif()
+  set_property(GLOBAL APPEND PROPERTY PATCHBAY_CUDA_MODULES ${module})
+  string(REPLACE ";" "," architectures "${architectures}")
+  set_target_properties(${module} PROPERTIES PATCHBAY_CUDA_ARCHITECTURES "${architectures}")
 endfunction()
 
 # patchbay_link_kernels(plugin_target program): the plugin's kernels, in every world of this build, become part of a program too, which

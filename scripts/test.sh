@@ -42,8 +42,16 @@ if [[ $sanitizers == yes ]]; then
   cmake --preset asan
   cmake --build build/asan --parallel "$(nproc)" --target "${programs[@]}"
 fi
-cmake --preset release
-cmake --build build/release --parallel "$(nproc)"
+# Every CUDA kernel for every GPU that it declares, compiled and linked: results cuda_kernels_* of ctest.
+nvcc=$(command -v nvcc || ls "${CUDA_PATH:-/usr/local/cuda}/bin/nvcc" 2> /dev/null || true)
+if [[ -n $nvcc ]]; then
+  cmake --preset release -DPATCHBAY_CUDA_KERNELS=ON
+  cmake --build build/release --parallel "$(nproc)" --target all cuda_kernels
+else
+  echo "test: CUDA kernels for GPUs: skipped: no nvcc"
+  cmake --preset release -DPATCHBAY_CUDA_KERNELS=OFF
+  cmake --build build/release --parallel "$(nproc)"
+fi
 
 status=0
 if [[ $sanitizers == yes ]]; then

@@ -1,5 +1,5 @@
 /// @file attention_scene.h
-/// A step over a KV cache on the emulated device, for the tests of attention's kernels: sequences of any length, causal or trees,
+/// A step over a KV cache on the device, for the tests of attention's kernels: sequences of any length, causal or trees,
 /// in slabs of any size and order, in any layout, with NaN wherever no token is; and what attention over it is, in double.
 #pragma once
 #include <cmath>
@@ -83,7 +83,7 @@ class StagedAttention {
   std::vector<float> encode(const std::vector<float>& row, std::byte* to, std::byte* scale) const;
   template <class T>
   T* keep(const std::vector<T>& values) {
-    auto array = std::make_shared<gpu::DeviceArray<T>>(values);
+    auto array = std::make_shared<DeviceArray<T>>(values);
     memory_.push_back(array);
     return array->data();
   }

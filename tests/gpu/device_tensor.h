@@ -1,5 +1,5 @@
 /// @file device_tensor.h
-/// Tensors on the emulated device for the tests of kernels: filled from floats, read back as floats, with NaN in every byte
+/// Tensors on the device for the tests of kernels: filled from floats, read back as floats, with NaN in every byte
 /// between rows so that a kernel that reads there shows, and one that writes there too.
 #pragma once
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "patchbay/gpu/device_array.h"
+#include "gpu/test_device.h"
 #include "patchbay/half.h"
 #include "patchbay/tensor.h"
 
@@ -127,7 +127,7 @@ class DeviceTensor {
 
   DType type_;
   std::int64_t row_, gap_, rows_ = 1;
-  gpu::DeviceArray<std::byte> bytes_;
+  DeviceArray<std::byte> bytes_;
   TensorRef ref_;
 };
 

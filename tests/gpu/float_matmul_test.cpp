@@ -1,5 +1,6 @@
 // Products with weights of fp32, fp16 and bf16: every kernel of the ladder, emulated.
 #include "matmul_support.h"
+#include "patchbay/gpu_linear.h"
 #include "support.h"
 
 namespace patchbay {
@@ -15,7 +16,7 @@ namespace {
 
 using Launch = void (*)(const MatmulArgs&, gpu::Stream);
 
-Launch launcher_of(DType type, gpu::World world = gpu::World::simt_checked) {
+Launch launcher_of(DType type, gpu::World world = test_world()) {
   return gpu::pick(type == DType::f32   ? gpu_launchers::fp32_matmul
                    : type == DType::f16 ? gpu_launchers::fp16_matmul
                                         : gpu_launchers::bf16_matmul,
@@ -39,7 +40,7 @@ constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 TEST_CASE("every kernel equals fp64 on odd shapes, under eight schedules") {
   for (MatmulKernel kernel : kKernels)
     for (int tokens : {1, 3, 33})
-      gpu::for_each_schedule(8, [&] {
+      for_each_schedule(8, [&] {
         const MatmulProblem p = problem(tokens, 33, 72, DType::f16, DType::f16);
         check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launcher_of(DType::f16)));
       });
@@ -74,7 +75,7 @@ TEST_CASE("tensor cores store whole stretches of y where its rows are aligned, a
 
 TEST_CASE("more tokens than CUDA has blocks along y") {
   const MatmulProblem p = problem(65537, 1, 8, DType::f16, DType::f16);
-  check_matmul(p, MatmulKernel::naive, DType::f32, run_matmul(p, MatmulKernel::naive, DType::f32, launcher_of(DType::f16, gpu::World::simt)));
+  check_matmul(p, MatmulKernel::naive, DType::f32, run_matmul(p, MatmulKernel::naive, DType::f32, launcher_of(DType::f16, fast_world())));
 }
 
 TEST_CASE("rows of any number of columns, where a kernel says so") {
@@ -91,9 +92,9 @@ TEST_CASE("rows of any number of columns, where a kernel says so") {
 TEST_CASE("a token's result does not depend on the tokens beside it") {
   const MatmulProblem all = problem(33, 33, 136, DType::f16, DType::f16);
   for (MatmulKernel kernel : kKernels) {
-    const auto together = run_matmul(all, kernel, DType::f32, launcher_of(DType::f16, gpu::World::simt));
+    const auto together = run_matmul(all, kernel, DType::f32, launcher_of(DType::f16, fast_world()));
     for (int tokens : {1, 2, 16, 17}) {
-      const auto alone = run_matmul(all.first(tokens), kernel, DType::f32, launcher_of(DType::f16, gpu::World::simt));
+      const auto alone = run_matmul(all.first(tokens), kernel, DType::f32, launcher_of(DType::f16, fast_world()));
       CHECK(std::equal(alone.begin(), alone.end(), together.begin()));
     }
   }
@@ -103,6 +104,16 @@ TEST_CASE("an input of fp32 and the yardstick without a GPU are refused") {
   const MatmulProblem p = problem(1, 8, 8, DType::f32, DType::f16);
   CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::naive, DType::f32, launcher_of(DType::f16)),
                     Catch::Contains("an input of type f32"));
+  if (on_gpu()) return;
   const MatmulProblem q = problem(1, 8, 8, DType::f16, DType::f16);
   CHECK_THROWS_WITH(run_matmul(q, MatmulKernel::cublas, DType::f32, launcher_of(DType::f16)), Catch::Contains("device cuda"));
+}
+
+TEST_CASE("cuBLAS, the yardstick, computes the same product on a GPU") {
+  if (!on_gpu()) return;
+  PATCHBAY_NEEDS(std::string(finds_cublas() ? "found" : ""), "the library libcublas");
+  for (const DType type : {DType::f16, DType::bf16}) {
+    const MatmulProblem p = problem(17, 130, 136, type, type);
+    check_matmul(p, MatmulKernel::cublas, DType::f32, run_matmul(p, MatmulKernel::cublas, DType::f32, launcher_of(type)));
+  }
 }

@@ -1,17 +1,17 @@
-// Four kernels of the usual kinds against plain loops, in both worlds of the emulator, under several schedules.
+// Four kernels of the usual kinds against plain loops, in every world, under several schedules.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
 
 #include "gpu/kernels/kernels.h"
-#include "patchbay/gpu/device_array.h"
+#include "gpu/test_device.h"
 #include "patchbay/gpu/emulator.h"
 
 namespace {
 
 using namespace patchbay;
-using gpu::DeviceArray;
+using test::DeviceArray;
 
 constexpr int kSchedules = 8;
 std::mt19937 generator(1);
@@ -41,7 +41,7 @@ template <class T> std::vector<float> plain_gemm(const std::vector<T>& A, const 
 }
 /// Runs `body(world)` in both worlds under all schedules.
 template <class Body> void everywhere(Body body) {
-  for (const gpu::World world : {gpu::World::simt, gpu::World::simt_checked}) gpu::for_each_schedule(kSchedules, [&] { body(world); });
+  for (const gpu::World world : test::test_worlds()) test::for_each_schedule(kSchedules, [&] { body(world); });
 }
 
 template <class T, class Launcher> void check_gemm_mma(const Launcher& launcher) {

@@ -1,4 +1,4 @@
-// For tests of the products y(T,R) = x(T,C) w(R,C)^T on the emulator: a problem with its answer in fp64, and a run of one kernel.
+// For tests of the products y(T,R) = x(T,C) w(R,C)^T on the device: a problem with its answer in fp64, and a run of one kernel.
 #pragma once
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "patchbay/gpu/device_array.h"
+#include "gpu/test_device.h"
 #include "patchbay/gpu/emulator.h"
 #include "patchbay/gpu/host.h"
 #include "patchbay/gpu/matmul.h"
@@ -70,15 +70,15 @@ struct MatmulProblem {
   }
 };
 
-/// Runs `launch(args, stream)` on the emulator, all memory beyond the arrays out of bounds, y and all padding NaN before.
+/// Runs `launch(args, stream)` on the device, all memory beyond the arrays out of bounds, y and all padding NaN before.
 template <class Launch>
 std::vector<float> run_matmul(const MatmulProblem& p, MatmulKernel kernel, DType y_type, Launch launch) {
-  const gpu::DeviceArray<std::byte> x(stored_as(p.x_type, p.x), "x");
-  const gpu::DeviceArray<std::byte> y(static_cast<std::size_t>(p.tokens) * p.rows * bytes_of(y_type), "y");
-  std::vector<std::unique_ptr<gpu::DeviceArray<std::byte>>> parts;
+  const DeviceArray<std::byte> x(stored_as(p.x_type, p.x), "x");
+  const DeviceArray<std::byte> y(static_cast<std::size_t>(p.tokens) * p.rows * bytes_of(y_type), "y");
+  std::vector<std::unique_ptr<DeviceArray<std::byte>>> parts;
   MatmulArgs args{kernel, x.data(), p.x_type, {}, y.data(), y_type, p.tokens, p.rows, p.cols};
   for (std::size_t i = 0; i < p.parts.size(); ++i) {
-    parts.push_back(std::make_unique<gpu::DeviceArray<std::byte>>(p.parts[i], "weights"));
+    parts.push_back(std::make_unique<DeviceArray<std::byte>>(p.parts[i], "weights"));
     args.parts[i] = parts[i]->data();
   }
   launch(args, gpu::Stream{});

@@ -27,7 +27,7 @@ using Launch = void (*)(const MatmulArgs&, gpu::Stream);
 
 std::map<std::string, Launch> block_launchers() {
   std::map<std::string, Launch> all;
-#define PATCHBAY_ADD(name) all[#name] = gpu::pick(gpu_launchers::name##_matmul, gpu::World::simt_checked);
+#define PATCHBAY_ADD(name) all[#name] = gpu::pick(gpu_launchers::name##_matmul, test_world());
   PATCHBAY_EACH_BLOCK_FORMAT(PATCHBAY_ADD)
 #undef PATCHBAY_ADD
   return all;
@@ -67,7 +67,7 @@ std::shared_ptr<WeightFormat> int_grouped(const Grouping& g) {
                                                     {"group_size", std::to_string(g.group_size)},
                                                     {"symmetric", g.symmetric ? "true" : "false"}}));
 }
-auto int_launcher(const Grouping& g, gpu::World world = gpu::World::simt_checked) {
+auto int_launcher(const Grouping& g, gpu::World world = test_world()) {
   return [g, world](const MatmulArgs& args, gpu::Stream stream) {
     gpu::pick(gpu_launchers::int_grouped_matmul, world)({args, g.bits, g.group_size}, stream);
   };
@@ -117,7 +117,7 @@ TEST_CASE("blocks under eight schedules, one format of each kind") {
     const auto format = make<WeightFormat>({name, nullptr});
     const MatmulProblem p = problem(*format, 3, 9, 256, DType::f16);
     for (MatmulKernel kernel : kKernels)
-      gpu::for_each_schedule(
+      for_each_schedule(
           8, [&] { check_matmul(p, kernel, DType::f16, run_matmul(p, kernel, DType::f16, block_launchers().at(name))); });
   }
 }
@@ -137,7 +137,7 @@ TEST_CASE("integer groups under eight schedules") {
   const Grouping g{4, 32, 160, false};
   for (MatmulKernel kernel : kKernels)
     for (int tokens : {1, 2, 33})
-      gpu::for_each_schedule(8, [&] {
+      for_each_schedule(8, [&] {
         const MatmulProblem p = problem(*int_grouped(g), tokens, 33, g.cols, DType::bf16);
         check_matmul(p, kernel, DType::bf16, run_matmul(p, kernel, DType::bf16, int_launcher(g)));
       });
@@ -158,9 +158,9 @@ TEST_CASE("a token's result does not depend on the tokens beside it: packed weig
   const Grouping g{4, 32, 160, false};
   const MatmulProblem all = problem(*int_grouped(g), 33, 33, g.cols, DType::f16);
   for (MatmulKernel kernel : kKernels) {
-    const auto together = run_matmul(all, kernel, DType::f32, int_launcher(g, gpu::World::simt));
+    const auto together = run_matmul(all, kernel, DType::f32, int_launcher(g, fast_world()));
     for (int tokens : {1, 2, 16, 17}) {
-      const auto alone = run_matmul(all.first(tokens), kernel, DType::f32, int_launcher(g, gpu::World::simt));
+      const auto alone = run_matmul(all.first(tokens), kernel, DType::f32, int_launcher(g, fast_world()));
       CHECK(std::equal(alone.begin(), alone.end(), together.begin()));
     }
   }
@@ -171,12 +171,12 @@ namespace {
 /// y(ids,C) of take_rows, y in f32.
 template <class Launch>
 std::vector<float> taken_rows(const MatmulProblem& p, const std::vector<std::int32_t>& ids, Launch launch) {
-  const gpu::DeviceArray<std::int32_t> numbers(ids, "ids");
-  const gpu::DeviceArray<float> y(ids.size() * p.cols, "y");
-  std::vector<std::unique_ptr<gpu::DeviceArray<std::byte>>> parts;
+  const DeviceArray<std::int32_t> numbers(ids, "ids");
+  const DeviceArray<float> y(ids.size() * p.cols, "y");
+  std::vector<std::unique_ptr<DeviceArray<std::byte>>> parts;
   MatmulArgs args{MatmulKernel::take_rows, nullptr, p.x_type, {}, y.data(), DType::f32, static_cast<int>(ids.size()), p.rows, p.cols, numbers.data()};
   for (std::size_t i = 0; i < p.parts.size(); ++i) {
-    parts.push_back(std::make_unique<gpu::DeviceArray<std::byte>>(p.parts[i], "weights"));
+    parts.push_back(std::make_unique<DeviceArray<std::byte>>(p.parts[i], "weights"));
     args.parts[i] = parts[i]->data();
   }
   launch(args, gpu::Stream{});
@@ -206,7 +206,7 @@ TEST_CASE("rows of a packed table are what the host decodes; a number that no ro
   for (const Grouping& g : {Grouping{4, 32, 160, false}, Grouping{3, 48, 144, true}, Grouping{3, 5, 35, false}, Grouping{8, 1, 9, false}}) {
     INFO(g.bits << " bits, groups of " << g.group_size);
     const MatmulProblem p = problem(*int_grouped(g), 1, 7, g.cols, DType::f16);
-    gpu::for_each_schedule(4, [&] { check_taken_rows(p, int_launcher(g)); });
+    for_each_schedule(4, [&] { check_taken_rows(p, int_launcher(g)); });
   }
 }
 

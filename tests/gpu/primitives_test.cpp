@@ -8,19 +8,19 @@
 #include <random>
 
 #include "gpu/primitives/primitives.h"
-#include "patchbay/gpu/device_array.h"
+#include "gpu/test_device.h"
 #include "patchbay/gpu/emulator.h"
 #include "support.h"
 
 namespace {
 
 using namespace patchbay;
-using gpu::DeviceArray;
+using test::DeviceArray;
 
 template <class Body> void everywhere(Body body) {
-  for (const gpu::World world : {gpu::World::simt, gpu::World::simt_checked})
-    gpu::for_each_schedule(8, [&] {
-      INFO("schedule " << gpu::schedule_name() << (world == gpu::World::simt ? ", simt" : ", simt_checked"));
+  for (const gpu::World world : test::test_worlds())
+    test::for_each_schedule(8, [&] {
+      INFO("schedule " << gpu::schedule_name() << (world == gpu::World::simt ? ", simt" : world == gpu::World::cuda ? ", cuda" : ", simt_checked"));
       body(world);
     });
 }
@@ -154,7 +154,7 @@ TEST_CASE("indices of grids and blocks in three dimensions, blocks on several OS
       gpu::EmulatorOptions options;
       options.os_threads = os_threads, options.resident_blocks = resident;
       const gpu::ScopedOptions scope(options);
-      for (const gpu::World world : {gpu::World::simt, gpu::World::simt_checked}) {
+      for (const gpu::World world : test::test_worlds()) {
         const DeviceArray<int> out(2 * 3 * 4 * 5 * 3 * 2);
         gpu::pick(gpu_launchers::indices, world)(out.data(), {2, 3, 4}, {5, 3, 2}, {});
         const auto got = out.host();
@@ -227,7 +227,7 @@ TEST_CASE("hand-over between blocks by fence and atomic is legal, and is not rep
   gpu::EmulatorOptions options;
   options.resident_blocks = 4;
   const gpu::ScopedOptions scope(options);
-  for (const gpu::World world : {gpu::World::simt, gpu::World::simt_checked}) {
+  for (const gpu::World world : test::test_worlds()) {
     const DeviceArray<unsigned> turn(std::vector<unsigned>{0});
     const DeviceArray<float> out(std::vector<float>{0});
     gpu::pick(gpu_launchers::blocks_in_turn, world)(turn.data(), out.data(), 4, {});
@@ -235,9 +235,9 @@ TEST_CASE("hand-over between blocks by fence and atomic is legal, and is not rep
   }
 }
 
-TEST_CASE("preemption at any access changes no result of a right kernel") {
+TEST_CASE("preemption at any access changes no result of a right kernel", "[emulator]") {
   for (const int one_in : {1, 7, 100})
-    gpu::for_each_schedule(4, [&] {
+    test::for_each_schedule(4, [&] {
       gpu::EmulatorOptions options = gpu::emulator_options();
       options.preempt_one_in = one_in;
       const gpu::ScopedOptions scope(options);
@@ -287,7 +287,7 @@ TEST_CASE("tables of constants may be read by kernels") {
   });
 }
 
-TEST_CASE("launches that no GPU takes are errors") {
+TEST_CASE("launches that no GPU takes are errors", "[emulator]") {
   const DeviceArray<float> x(64);
   const auto shape = [&](gpu::Dim grid, gpu::Dim block, std::size_t shared) {
     return test::message_of([&] { gpu::pick(gpu_launchers::with_shape, gpu::World::simt)(x.data(), grid, block, shared, {}); });

@@ -44,7 +44,7 @@ std::string report_of(const std::vector<ByteAccess>& accesses, char* bytes, bool
 
 }  // namespace
 
-TEST_CASE("a race is found to the byte, and nothing else is one, whatever the sizes of the accesses") {
+TEST_CASE("a race is found to the byte, and nothing else is one, whatever the sizes of the accesses", "[emulator]") {
   std::mt19937 random(11);
   const DeviceArray<char> bytes(16, "bytes");  // kept, so that what earlier launches left in the shadow is met too
   int races = 0;

@@ -12,7 +12,7 @@
 namespace patchbay::test {
 namespace {
 
-constexpr auto kWorld = gpu::World::simt_checked;
+const auto kWorld = test_world();
 
 struct Setting {
   float temperature = 0;
@@ -67,9 +67,9 @@ std::vector<float> sampled(Version version, const std::vector<float>& logits, st
     top_k.push_back(setting.top_k);
     top_p.push_back(setting.top_p);
   }
-  const gpu::DeviceArray<float> temperatures(temperature);
-  const gpu::DeviceArray<std::int32_t> ks(top_k);
-  const gpu::DeviceArray<double> ps(top_p), numbers(uniform);
+  const DeviceArray<float> temperatures(temperature);
+  const DeviceArray<std::int32_t> ks(top_k);
+  const DeviceArray<double> ps(top_p), numbers(uniform);
   const DeviceTensor in(DType::f32, {rows, vocabulary}, logits, 3), out(DType::i32, {rows});
   gpu::pick(gpu_launchers::sample, kWorld)(version, in.ref(), {temperatures.data(), ks.data(), ps.data(), numbers.data()},
                                            out.ref(), {});
@@ -101,9 +101,9 @@ TEST_CASE("cuda sampling: the host's tokens for the same random numbers") {
       expected.push_back(static_cast<float>(drawn(processed(row, rows[r]), uniform[r])));
     }
     INFO("vocabulary " << vocabulary);
-    gpu::for_each_schedule(8, [&] { CHECK(sampled(Version::fast, logits, vocabulary, rows, uniform) == expected); });
+    for_each_schedule(8, [&] { CHECK(sampled(Version::fast, logits, vocabulary, rows, uniform) == expected); });
     if (vocabulary < 1000)
-      gpu::for_each_schedule(2, [&] { CHECK(sampled(Version::naive, logits, vocabulary, rows, uniform) == expected); });
+      for_each_schedule(2, [&] { CHECK(sampled(Version::naive, logits, vocabulary, rows, uniform) == expected); });
   }
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("cuda sampling: temperature 0 is argmax, the lowest index among equals
     const std::vector<float> logits = {1,     5,    5,   // equals
                                        -0.0f, 0.0f, -1,  // -0 equals 0
                                        -3,    -2,   -INFINITY, INFINITY, 7, 0, NAN, 9, 0, -INFINITY, -INFINITY, -INFINITY};
-    gpu::for_each_schedule(8, [&] {
+    for_each_schedule(8, [&] {
       CHECK(sampled(version, logits, 3, std::vector<Setting>(6), std::vector<double>(6)) ==
             std::vector<float>{1, 0, 1, 0, -1, -1});
     });
@@ -158,7 +158,7 @@ TEST_CASE("cuda softmax: the formula in double, -inf and rows of one included") 
         std::copy(probability.begin(), probability.end(), expected.begin() + r * cols);
       }
       const DeviceTensor in(DType::f32, {rows, cols}, x, gap);
-      gpu::for_each_schedule(8, [&] {
+      for_each_schedule(8, [&] {
         const DeviceTensor out(DType::f32, {rows, cols}, gap);
         gpu::pick(gpu_launchers::softmax, kWorld)(version, in.ref(), out.ref(), {});
         CHECK(difference(out.values(), expected) < 1e-6);

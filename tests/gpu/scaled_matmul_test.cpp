@@ -17,7 +17,7 @@ using namespace patchbay::test;
 
 namespace {
 
-constexpr gpu::World kWorld = gpu::World::simt_checked;
+const gpu::World kWorld = test_world();
 
 /// The number that a byte stands for.
 float int8_value(std::uint8_t byte) { return static_cast<std::int8_t>(byte); }
@@ -77,8 +77,8 @@ struct Problem {
 };
 
 std::vector<float> run(const Kind& kind, const Problem& p, MatmulKernel kernel) {
-  const gpu::DeviceArray<std::uint8_t> x(p.x, "x"), w(p.w, "w");
-  const gpu::DeviceArray<float> token_scales(p.token_scales), row_scales(p.row_scales),
+  const DeviceArray<std::uint8_t> x(p.x, "x"), w(p.w, "w");
+  const DeviceArray<float> token_scales(p.token_scales), row_scales(p.row_scales),
       y(static_cast<std::size_t>(p.tokens) * p.rows, "y");
   kind.multiply({{kernel, x.data(), DType::i8, {w.data()}, y.data(), DType::f32, p.tokens, p.rows, p.cols},
                  token_scales.data(),
@@ -116,7 +116,7 @@ TEST_CASE("8-bit products equal fp64 on odd shapes") {
 TEST_CASE("8-bit products under eight schedules") {
   const Problem p(3, 35, 144);
   for (const Kind& kind : kinds())
-    for (MatmulKernel kernel : kind.kernels) gpu::for_each_schedule(8, [&] { check(kind, p, run(kind, p, kernel)); });
+    for (MatmulKernel kernel : kind.kernels) for_each_schedule(8, [&] { check(kind, p, run(kind, p, kernel)); });
 }
 
 TEST_CASE("sums of int8 are exact: all kernels give the same bits") {
@@ -138,13 +138,13 @@ TEST_CASE("tokens are quantised by their largest number") {
   constexpr int kTokens = 3, kCols = 70;
   for (const Kind& kind : kinds())
     for (DType type : {DType::f16, DType::bf16})
-      gpu::for_each_schedule(8, [&] {
+      for_each_schedule(8, [&] {
         std::vector<float> x = normal_numbers(kTokens * kCols, 9);
         std::fill(x.begin() + kCols, x.begin() + 2 * kCols, 0.0f);  // a token of zeros
         for (float& v : x) v = rounded_to(type, v);
-        const gpu::DeviceArray<std::byte> input(stored_as(type, x), "x");
-        const gpu::DeviceArray<std::uint8_t> codes(kTokens * kCols, "codes");
-        const gpu::DeviceArray<float> scales(kTokens, "scales");
+        const DeviceArray<std::byte> input(stored_as(type, x), "x");
+        const DeviceArray<std::uint8_t> codes(kTokens * kCols, "codes");
+        const DeviceArray<float> scales(kTokens, "scales");
         kind.quantize({input.data(), type, codes.data(), scales.data(), kTokens, kCols}, gpu::Stream{});
         const auto found = codes.host();
         const auto found_scales = scales.host();

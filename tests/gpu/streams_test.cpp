@@ -47,7 +47,7 @@ template <class Body> std::string last_words(Body body) {
 
 }  // namespace
 
-TEST_CASE("a stream does its work in order, whenever that is") {
+TEST_CASE("a stream does its work in order, whenever that is", "[emulator]") {
   gpu::for_each_schedule(16, [] {
     const gpu::Stream stream = gpu::stream_create();
     const gpu::DeviceArray<float> x(kCount);
@@ -64,7 +64,7 @@ TEST_CASE("a stream does its work in order, whenever that is") {
   });
 }
 
-TEST_CASE("who reads pinned memory before the stream is done reads old bytes, under some schedule") {
+TEST_CASE("who reads pinned memory before the stream is done reads old bytes, under some schedule", "[emulator]") {
   int old = 0, fresh = 0;
   gpu::for_each_schedule(16, [&] {
     const gpu::Stream stream = gpu::stream_create();
@@ -79,7 +79,7 @@ TEST_CASE("who reads pinned memory before the stream is done reads old bytes, un
   CHECK(fresh > 0);
 }
 
-TEST_CASE("pageable memory may be used again when memcpy_async returns") {
+TEST_CASE("pageable memory may be used again when memcpy_async returns", "[emulator]") {
   gpu::for_each_schedule(8, [] {
     const gpu::DeviceArray<float> x(kCount);
     std::vector<float> values(kCount, 3);
@@ -90,7 +90,7 @@ TEST_CASE("pageable memory may be used again when memcpy_async returns") {
   });
 }
 
-TEST_CASE("events order streams") {
+TEST_CASE("events order streams", "[emulator]") {
   gpu::for_each_schedule(16, [] {
     const gpu::Stream first = gpu::stream_create(), second = gpu::stream_create();
     const gpu::Event ready = gpu::event_create(), done = gpu::event_create();
@@ -109,7 +109,7 @@ TEST_CASE("events order streams") {
   });
 }
 
-TEST_CASE("a graph is recorded over two streams, and replayed") {
+TEST_CASE("a graph is recorded over two streams, and replayed", "[emulator]") {
   gpu::for_each_schedule(8, [] {
     const gpu::Stream main = gpu::stream_create(), side = gpu::stream_create();
     const gpu::Event fork = gpu::event_create(), join = gpu::event_create();
@@ -139,7 +139,7 @@ TEST_CASE("a graph is recorded over two streams, and replayed") {
   });
 }
 
-TEST_CASE("misuse of streams, events and graphs is an error") {
+TEST_CASE("misuse of streams, events and graphs is an error", "[emulator]") {
   CHECK(test::message_of([] { gpu::capture_begin({}); }).find("default stream cannot be captured") != std::string::npos);
   CHECK(test::message_of([] { gpu::capture_end({}); }).find("not being captured") != std::string::npos);
   CHECK(test::message_of([] { gpu::graph_launch({}); }).find("was not captured") != std::string::npos);
@@ -152,7 +152,7 @@ TEST_CASE("misuse of streams, events and graphs is an error") {
   gpu::event_destroy(event);
 }
 
-TEST_CASE("copies that leave an allocation, or mistake whose memory it is, are errors") {
+TEST_CASE("copies that leave an allocation, or mistake whose memory it is, are errors", "[emulator]") {
   const gpu::DeviceArray<float> x(kCount, "x");
   std::vector<float> host(2 * kCount);
   const auto copy = [&](void* to, const void* from, std::size_t count, CopyKind kind) {
@@ -167,7 +167,7 @@ TEST_CASE("copies that leave an allocation, or mistake whose memory it is, are e
   CHECK(test::message_of([] { gpu::device_alloc(std::size_t{1} << 60, "all"); }).find("no memory for 1152921504606846976 bytes of 'all'") != std::string::npos);
 }
 
-TEST_CASE("host code that touches device memory is told so, and dies") {
+TEST_CASE("host code that touches device memory is told so, and dies", "[emulator]") {
   const gpu::DeviceArray<float> x(kCount, "weights");
   volatile float* pointer = x.data();
   float* freed = static_cast<float*>(gpu::device_alloc(4000, "scratch"));

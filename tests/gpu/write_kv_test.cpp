@@ -11,7 +11,7 @@
 namespace patchbay::test {
 namespace {
 
-constexpr auto kWorld = gpu::World::simt_checked;
+const auto kWorld = test_world();
 
 /// A step of three sequences in slabs of `tokens` tokens, of 2 layers, and the host's copy of the slabs.
 struct Cache {
@@ -36,9 +36,9 @@ struct Cache {
     }
     std::vector<std::byte*> table;
     for (const std::int64_t place : places) table.push_back(device.data() + place);
-    tables = std::make_unique<gpu::DeviceArray<std::byte*>>(table);
-    sequences = std::make_unique<gpu::DeviceArray<std::int32_t>>(sequence);
-    slots = std::make_unique<gpu::DeviceArray<std::int32_t>>(slot);
+    tables = std::make_unique<DeviceArray<std::byte*>>(table);
+    sequences = std::make_unique<DeviceArray<std::int32_t>>(sequence);
+    slots = std::make_unique<DeviceArray<std::int32_t>>(slot);
     step.slabs = tables->data();
     step.row_sequence = sequences->data();
     step.row_slot = slots->data();
@@ -56,12 +56,12 @@ struct Cache {
 
   KvSlab slab;
   std::vector<std::byte> bytes;
-  gpu::DeviceArray<std::byte> device;
+  DeviceArray<std::byte> device;
   GpuStep step;
   std::vector<std::int64_t> places;
   std::vector<std::int32_t> sequence, slot;
-  std::unique_ptr<gpu::DeviceArray<std::byte*>> tables;
-  std::unique_ptr<gpu::DeviceArray<std::int32_t>> sequences, slots;
+  std::unique_ptr<DeviceArray<std::byte*>> tables;
+  std::unique_ptr<DeviceArray<std::int32_t>> sequences, slots;
 };
 
 std::size_t differences(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
@@ -91,7 +91,7 @@ TEST_CASE("cuda write_kv: the host's bytes, and no others") {
         const DeviceTensor keys(type, {8, 2, size}, k, 3), values(type, {8, 2, size}, v, 3);
         Cache cache(format, size, tokens);
         const auto expected = cache.stored(k, v, size);
-        gpu::for_each_schedule(8, [&] {
+        for_each_schedule(8, [&] {
           for (const Version version : {Version::naive, Version::fast}) {
             cache.device.upload(cache.bytes);
             gpu::pick(gpu_launchers::write_kv, kWorld)(version, keys.ref(), values.ref(), cache.step, Cache::kLayer, {});
@@ -120,7 +120,7 @@ TEST_CASE("cuda rope_write_kv: the bytes of rope and write_kv") {
           gpu::pick(gpu_launchers::rope, kWorld)(Version::naive, keys.ref(), at.ref(), spec, {});
           gpu::pick(gpu_launchers::write_kv, kWorld)(Version::fast, keys.ref(), values.ref(), cache.step, Cache::kLayer, {});
           const auto expected = cache.device.host();
-          gpu::for_each_schedule(8, [&] {
+          for_each_schedule(8, [&] {
             const DeviceTensor fused(type, {8, 6, size}, q, 3), raw(type, {8, 2, size}, k, 3);
             cache.device.upload(cache.bytes);
             gpu::pick(gpu_launchers::rope_write_kv, kWorld)(fused.ref(), raw.ref(), values.ref(), at.ref(), spec, cache.step,

@@ -11,11 +11,11 @@ namespace patchbay::test {
 namespace {
 
 constexpr int kSchedules = 8;
-constexpr auto kWorld = gpu::World::simt_checked;
+const auto kWorld = test_world();
 
 std::vector<float> attend(const std::string& kernel, const StagedAttention& staged, SequenceRows which = {}) {
   return staged.run([&](const AttentionSpec& spec, const GpuStep& step, int layer, TensorRef q, TensorRef out) {
-    const gpu::DeviceArray<float> scratch(split_kv_scratch(spec, step));
+    const DeviceArray<float> scratch(split_kv_scratch(spec, step));
     const FlashJob job{spec, step, layer, q, out, which, scratch.data()};
     const auto& launcher = kernel == "tiled"   ? gpu_launchers::tiled_attention
                            : kernel == "flash" ? gpu_launchers::flash_attention
@@ -38,7 +38,7 @@ void check(const std::string& kernel, const AttentionScene& scene, int schedules
   INFO(kernel << ": " << describe(scene));
   const StagedAttention staged(scene);
   const auto expected = staged.expected();
-  gpu::for_each_schedule(schedules, [&] { CHECK(difference(attend(kernel, staged), expected) < tolerance(kernel, scene)); });
+  for_each_schedule(schedules, [&] { CHECK(difference(attend(kernel, staged), expected) < tolerance(kernel, scene)); });
 }
 /// Kernels that take the scene.
 std::vector<std::string> kernels_for(const AttentionScene& scene) {

@@ -14,9 +14,9 @@ void check(const AttentionScene& scene) {
   INFO(describe(scene));
   const StagedAttention staged(scene);
   const auto expected = staged.expected();
-  gpu::for_each_schedule(8, [&] {
+  for_each_schedule(8, [&] {
     const auto out = staged.run([](const AttentionSpec& spec, const GpuStep& step, int layer, TensorRef q, TensorRef result) {
-      gpu::pick(gpu_launchers::naive_attention, gpu::World::simt_checked)(spec, step, layer, q, result, {});
+      gpu::pick(gpu_launchers::naive_attention, test_world())(spec, step, layer, q, result, {});
     });
     CHECK(difference(out, expected) < epsilon_of(scene.activations) + 1e-5);
   });
@@ -60,7 +60,7 @@ TEST_CASE("naive cuda: a sequence too long for its scores is an error") {
   GpuStep step;
   step.rows = 1;
   step.longest = 32768;
-  const auto attend = [&] { gpu::pick(gpu_launchers::naive_attention, gpu::World::simt)({}, step, 0, {}, {}, {}); };
+  const auto attend = [&] { gpu::pick(gpu_launchers::naive_attention, fast_world())({}, step, 0, {}, {}, {}); };
   CHECK(message_of(attend).find("cannot take a sequence of 32768 tokens") != std::string::npos);
 }
 

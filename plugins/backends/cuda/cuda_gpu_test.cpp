@@ -13,11 +13,11 @@ namespace {
 constexpr int kSchedules = 8;
 template <class Body>
 void under_schedules(Body body) {
-  gpu::for_each_schedule(kSchedules, body);
+  for_each_schedule(kSchedules, body);
 }
 
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
-constexpr auto kWorld = gpu::World::simt_checked;
+const auto kWorld = test_world();
 #define LAUNCH(name) (*gpu::pick(gpu_launchers::name, kWorld))
 
 struct Shape {

@@ -1,5 +1,5 @@
 /// @file gpu_kernels.h
-/// Which kernel runs each dense operation: the parameters `kernels.*` of the backends cuda and simt.
+/// Which kernel runs each dense operation: the parameters `kernels.NAME` of the backends cuda and simt.
 #pragma once
 #include <array>
 #include <span>

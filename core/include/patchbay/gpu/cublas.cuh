@@ -35,7 +35,7 @@ class Cublas {
       if ((library = dlopen(name, RTLD_NOW | RTLD_LOCAL))) break;
     if (!library)
       throw Error(where(), "the library libcublas was not found", "naive, tiled, vectorised, gemv, tensor_core",
-                  "install cuBLAS");
+                  "install cuBLAS, or name its folder in LD_LIBRARY_PATH");
     find(library, "cublasCreate_v2", create_);
     find(library, "cublasSetStream_v2", set_stream_);
     find(library, "cublasGemmEx", gemm_);
