@@ -1,4 +1,8 @@
 // The destructors of every interface live here, so that core alone owns their type information.
+#include <sched.h>
+
+#include <thread>
+
 #include "patchbay/attention.h"
 #include "patchbay/backend.h"
 #include "patchbay/decoder.h"
@@ -13,6 +17,13 @@
 #include "patchbay/weight_format.h"
 
 namespace patchbay {
+
+int allowed_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  const unsigned cores = std::thread::hardware_concurrency();  // more than cpu_set_t holds
+  return cores == 0 ? 1 : static_cast<int>(cores);
+}
 
 Graph::~Graph() = default;
 Device::~Device() = default;

@@ -95,11 +95,11 @@ std::vector<std::shared_ptr<LogitsProcessor>> Session::make_processors() const {
   return processors;
 }
 
-void check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options) {
+std::string check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options) {
   const ModelSpec spec = read_model_spec(file);
   room(file, spec, options);  // refuses what is longer than the context
   check_weights(file, WeightPlan(file, spec, config), config);
-  StageSet(spec, config);  // says what this machine lacks
+  return StageSet(spec, config).activations(config.activations);  // the set says what this machine lacks
 }
 
 }  // namespace patchbay

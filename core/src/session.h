@@ -81,7 +81,7 @@ class PATCHBAY_API Session {
 };
 
 /// Checks a run against a model without loading weights: shapes, formats that do not fit (naming the tensor), context.
-/// What `plan` calls. @throws Error.
-PATCHBAY_API void check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options = {});
+/// What `plan` calls. Returns what activations will be: "q8", "f16", by stage where there are two. @throws Error.
+PATCHBAY_API std::string check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options = {});
 
 }  // namespace patchbay

@@ -334,6 +334,7 @@ TEST_CASE("a checked plan says how much of the weights lies on a device") {
   CHECK_FALSE(predicted("device: cpu").contains("device_weights_bytes"));
   const auto all = predicted("device: simt");
   CHECK(all["device_weights_bytes"] == all["weights_bytes"]);
+  CHECK(all["activations"] == "f16");  // the model's file says nothing of bf16
   const auto some = predicted("device: simt, gpu_layers: 2");
   CHECK(some["device_weights_bytes"].get<double>() > 0.4 * all["weights_bytes"].get<double>());
   CHECK(some["device_weights_bytes"].get<double>() < 0.7 * all["weights_bytes"].get<double>());

@@ -1,6 +1,8 @@
 // The whole model on a GPU's kernels: on the emulator always, on a GPU where one is at hand. The yardstick is the host in fp32.
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -202,7 +204,7 @@ TEST_CASE("device: every architecture, experts and all: logits are the host's") 
       for (int i = 0; i < 12; ++i) tokens.push_back((i * 7 + 3) % s.runner().vocabulary());
       return last_logits(s.runner(), tokens);
     };
-    const auto host = logits("activations: fp32\nattention: naive"), device = logits("device: simt\nattention: naive");
+    const auto host = logits("activations: fp32\nattention: naive"), device = logits("device: simt\nbackend: {type: simt, activations: fp16}\nattention: naive");
     float largest = 0;
     for (const float logit : host) largest = std::max(largest, std::abs(logit));
     INFO("largest distance " << distance(device, host) << " of " << largest);
@@ -210,6 +212,49 @@ TEST_CASE("device: every architecture, experts and all: logits are the host's") 
     ++models;
   }
   CHECK(models > 10);
+}
+
+TEST_CASE("device: activations that fp16 cannot hold are bf16 where the model says so, and an error naming the layer where not") {
+  const TemporaryFolder folder;
+  // A layer whose feed-forward part gives a hundred thousand times what it was trained to.
+  const auto file_of = [&](const std::string& name) {
+    const auto model = ModelFile::open(source_path("tests/golden/architectures/" + name));
+    const FileTensor* down = model->tensor("blk.1.ffn_down.weight");
+    std::string bytes = read_file(model->path());
+    const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(down->data), 256));  // random numbers: nowhere else
+    for (std::int64_t i = 0; i < down->bytes; i += 4) {
+      float weight;
+      std::memcpy(&weight, &bytes[at + static_cast<std::size_t>(i)], 4);
+      weight *= 1e5f;
+      std::memcpy(&bytes[at + static_cast<std::size_t>(i)], &weight, 4);
+    }
+    std::ofstream(folder.path + "/" + name, std::ios::binary) << bytes;
+    return ModelFile::open(folder.path + "/" + name);
+  };
+  const auto session = [](std::shared_ptr<const ModelFile> file, const std::string& settings) {
+    return Session(std::move(file), read_run_config(parse_yaml(settings + "\nattention: naive", "test")), SessionOptions{12, 4});
+  };
+  std::vector<Token> tokens = {3, 10, 17, 24, 31, 38};
+  for (const std::string& device : devices()) {
+    const std::string settings = "device: " + device;
+    const auto with = [&](const char* type) { return settings + "\nbackend: {type: " + device + ", activations: " + type + "}"; };
+    const auto qwen = file_of("qwen2.gguf"), gemma = file_of("gemma3.gguf");
+    Session host = session(qwen, "activations: fp32"), chosen = session(qwen, settings), wide = session(qwen, with("bf16"));
+    CHECK(chosen.paths().at("activations") == "f16");
+    for (const std::size_t count : {tokens.size(), std::size_t{2}}) {  // the kernels of prefill and of decoding; it fails again and again
+      tokens.resize(count);
+      CHECK_THROWS_WITH(last_logits(chosen.runner(), tokens),
+                        Catch::Contains("layer 1: ffn_output") && Catch::Contains("in f16") && Catch::Contains("activations: bf16"));
+      const auto expected = last_logits(host.runner(), tokens);
+      float largest = 0;
+      for (const float logit : expected) largest = std::max(largest, std::abs(logit));
+      CHECK(distance(last_logits(wide.runner(), tokens), expected) < 0.05 * largest);
+    }
+    CHECK_THROWS_WITH(generated(chosen, tokens, "greedy", 1), Catch::Contains("layer 1: ffn_output"));  // chosen on the device, too
+    Session gemma_host = session(gemma, "activations: fp32"), gemma_chosen = session(gemma, settings);
+    CHECK(gemma_chosen.paths().at("activations") == "bf16");
+    CHECK(distance(last_logits(gemma_chosen.runner(), tokens), last_logits(gemma_host.runner(), tokens)) < 0.1);
+  }
 }
 
 TEST_CASE("device: a step under the emulator's checks") {
@@ -307,5 +352,5 @@ TEST_CASE("device: what cannot run is refused with what can") {
   CHECK_THROWS_WITH(session_of("device: cpu\ngpu_layers: 2"), Catch::Contains("gpu_layers") && Catch::Contains("device cpu"));
   CHECK_THROWS_WITH(session_of("device: simt\ngpu_layers: 5"), Catch::Contains("5") && Catch::Contains("0 to 4"));
   CHECK_THROWS_WITH(session_of("device: simt\ngpu_layers: some"), Catch::Contains("all, or a number"));
-  CHECK_THROWS_WITH(session_of("device: simt\nbackend: {type: simt, activations: fp8}"), Catch::Contains("fp16, bf16"));
+  CHECK_THROWS_WITH(session_of("device: simt\nbackend: {type: simt, activations: fp8}"), Catch::Contains("auto, fp16, bf16"));
 }

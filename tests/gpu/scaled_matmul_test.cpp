@@ -162,3 +162,14 @@ TEST_CASE("tokens are quantised by their largest number") {
         }
       });
 }
+
+TEST_CASE("fp8 products need sm_89; sm_80 multiplies the same numbers in fp16", "[emulator]") {
+  const Kind fp8 = kinds()[1];
+  const Problem p(3, 16, 32);
+  const auto expected = run(fp8, p, MatmulKernel::dequantised);
+  gpu::EmulatorOptions options = gpu::emulator_options();
+  options.architecture = 80;
+  const gpu::ScopedOptions scope(options);
+  CHECK(run(fp8, p, MatmulKernel::dequantised) == expected);
+  CHECK_THROWS_WITH(run(fp8, p, MatmulKernel::tensor_core), Catch::Contains("sm_89") && Catch::Contains("dequantised"));
+}

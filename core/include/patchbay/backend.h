@@ -52,7 +52,8 @@ class PATCHBAY_API Device {
   virtual DType activations() const { return DType::f32; }
   /// Zeros on the host, which keeps no such books.
   virtual DeviceMemory memory() const { return {}; }
-  /// The gpu::Stream (patchbay/gpu.h) that kernels are launched on; null on the host.
+  /// The gpu::Stream (patchbay/gpu.h) that kernels are launched on; null on the host. Asked for before each launch: it makes its GPU the
+  /// calling thread's.
   virtual void* stream() const { return nullptr; }
   /// Runs body, and gives back what it launched, to do it again. Null: this device has no graphs, and body has run all the same.
   virtual std::unique_ptr<Graph> capture(FunctionRef<void()> body);
@@ -171,6 +172,9 @@ class PATCHBAY_API Ops {
   /// Likewise: tokens(T) i32 drawn from logits(T,V) f32; -1 where none can be (NaN, all -inf).
   virtual void sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens);
 };
+
+/// Processors that this process may run on (affinity, and with it cpusets).
+PATCHBAY_API int allowed_cores();
 
 /// A device and its operations, made from `backend:` in YAML.
 class PATCHBAY_API Backend {

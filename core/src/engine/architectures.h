@@ -35,6 +35,7 @@ struct ArchitectureRule {
   bool experts = false;              ///< cannot be without them
   bool normalized_experts = false;   ///< unless expert_weights_norm says otherwise
   bool scaled_embedding = false;     ///< by sqrt(hidden)
+  bool leaves_fp16 = false;          ///< activations pass 65504, fp16's largest number
   int window_period = 0;             ///< of n layers the last sees everything; 0: a window holds in all layers
   int rope_period = 0;               ///< of n layers the last has no RoPE; 0: all have it
   double local_rope_base = 0;        ///< RoPE base of layers with a window; 0: that of the others

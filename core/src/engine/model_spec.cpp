@@ -1,5 +1,7 @@
 #include "model_spec.h"
 
+#include <algorithm>
+
 namespace patchbay {
 namespace {
 
@@ -23,6 +25,10 @@ In layers_with(Role role) {
 }
 
 }  // namespace
+
+bool has_bf16(const ModelFile& file) {
+  return std::ranges::find(file.tensors(), "bf16", &FileTensor::format) != file.tensors().end();
+}
 
 const TensorPlace* ModelSpec::place(Role role) const {
   for (const TensorPlace& place : places) {

@@ -71,6 +71,9 @@ struct ModelSpec {
   std::vector<bool> expert_layer;         ///< per layer: experts instead of a dense feed-forward part
   Experts experts;
   bool tied_head = false;                 ///< the head is the embedding
+  /// The 16-bit type that the model's activations were trained in: bf16 where the file says so, or its architecture is known to leave
+  /// fp16's range (65504).
+  DType native_type = DType::f16;
   std::vector<TensorPlace> places;
 
   PATCHBAY_API const TensorPlace* place(Role role) const;  ///< null: the model has no such tensor
@@ -85,6 +88,9 @@ PATCHBAY_API MatrixShape matrix_shape(const ModelSpec& spec, Role role);
 
 /// Reads the architecture from a file's metadata, or from its folder's config.json. @throws Error for an architecture, RoPE scaling or tensor it does not know.
 PATCHBAY_API ModelSpec read_model_spec(const ModelFile& file);
+
+/// Whether a tensor of the file is stored in bf16: its model was trained in that.
+bool has_bf16(const ModelFile& file);
 
 /// Settles what depends on how long sequences may grow: LongRoPE takes its long factors for all rows when they may pass the
 /// original context, so that a row's result does not depend on the tokens after it.

@@ -92,6 +92,7 @@ ModelSpec read_folder_model_spec(const ModelFile& file) {
   const JsonFile config(file.folder() + "/config.json");
   ModelSpec spec = read_hf_model_spec(config.value(), config.name());
   accept_short_names(file, spec);
+  if (has_bf16(file)) spec.native_type = DType::bf16;
   FolderCheck(file, spec).run();
   return spec;
 }

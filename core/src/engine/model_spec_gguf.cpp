@@ -37,6 +37,7 @@ class Reader {
     read_experts();
     read_places();
     spec_.tied_head = spec_.place(Role::head) == nullptr;
+    if (rule_->leaves_fp16 || has_bf16(file_)) spec_.native_type = DType::bf16;
     return std::move(spec_);
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/architectures.h"
 #include "engine/hf_models.h"
 #include "engine/hf_rope.h"
 #include "engine/json_keys.h"
@@ -34,10 +35,18 @@ class Reader {
     if (!model_.gpt2) read_ropes();
     read_experts();
     read_places();
+    read_type();
     return std::move(spec_);
   }
 
  private:
+  /// The type that the model was trained in, whatever its tensors are stored in ("dtype" since transformers 4.56).
+  void read_type() {
+    for (const char* key : {"dtype", "torch_dtype"})
+      if (const Json* type = keys_.find(key); type && *type == "bfloat16") spec_.native_type = DType::bf16;
+    if (find_architecture(model_.gguf)->leaves_fp16) spec_.native_type = DType::bf16;
+  }
+
   static const HfModel& model_of(const JsonKeys& keys) {
     const std::string type = keys.text("model_type");
     const HfModel* model = find_hf_model(type);

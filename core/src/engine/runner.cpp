@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/not_finite.h"
+
 namespace patchbay {
 
 EngineRunner::EngineRunner(const ModelSpec& spec, Transformer& transformer, KvStore& store, int max_sequences, std::int64_t max_tokens)
@@ -118,7 +120,21 @@ Step EngineRunner::run(std::span<const TokenRow> rows, bool wants_hidden, std::s
     return step;
   }
   for (const StepSequence& sequence : plan_.sequences) tentative_[sequence.seq] = sequence.rows;
-  return transformer_.forward(plan_);
+  const Step step = transformer_.forward(plan_);
+  if (transformer_.draws() && !is_finite(step)) fail_not_finite();
+  return step;
+}
+
+/// The step once more, looked at. Its rows are still tentative: their keys and values are written again.
+void EngineRunner::fail_not_finite() {
+  NotFiniteFinder finder;
+  Probe* const before = transformer_.probe();
+  transformer_.set_probe(&finder);
+  transformer_.forward(plan_);
+  transformer_.set_probe(before);
+  for (const StepSequence& sequence : plan_.sequences) store_.commit(sequence.seq, {});  // none of its rows is kept
+  tentative_.clear();
+  throw finder.error(transformer_.activations());
 }
 
 void EngineRunner::commit(SeqId seq, std::span<const std::int32_t> path) {

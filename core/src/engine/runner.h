@@ -30,6 +30,7 @@ class PATCHBAY_API EngineRunner : public ModelRunner {
   void require_open(SeqId seq) const;
   void add_sequence(std::span<const TokenRow> rows, std::int64_t first_row, std::int64_t count);
   bool grow_all();
+  [[noreturn]] void fail_not_finite();
   Step run(std::span<const TokenRow> rows, bool wants_hidden, std::span<const TokenDraw> draws);
 
   const ModelSpec& spec_;

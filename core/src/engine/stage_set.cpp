@@ -8,21 +8,31 @@
 namespace patchbay {
 namespace {
 
-/// With the run's number of threads, if the backend has such a parameter.
-PluginSpec with_threads(PluginSpec backend, int threads) {
+/// With one setting more, if the backend has such a parameter.
+PluginSpec with_setting(PluginSpec backend, const std::string& name, const std::string& text) {
   Registry& registry = Registry::instance();
   const std::vector<ParamInfo> params = registry.describe(registry.find("backends", backend.type));
-  if (threads == 0 || std::ranges::find(params, "threads", &ParamInfo::name) == params.end()) return backend;
+  if (std::ranges::find(params, name, &ParamInfo::name) == params.end()) return backend;
   auto settings = backend.settings ? std::make_shared<Settings>(*backend.settings) : std::make_shared<Settings>();
   settings->kind = Settings::Kind::map;
-  std::erase_if(settings->entries, [](const auto& entry) { return entry.first == "threads"; });
+  std::erase_if(settings->entries, [&](const auto& entry) { return entry.first == name; });
   Settings value;
   value.kind = Settings::Kind::scalar;
-  value.text = std::to_string(threads);
-  value.where = "threads";
-  settings->entries.emplace_back("threads", value);
+  value.text = text;
+  value.where = name;
+  settings->entries.emplace_back(name, value);
   backend.settings = settings;
   return backend;
+}
+/// With the run's number of threads.
+PluginSpec with_threads(PluginSpec backend, int threads) {
+  return threads == 0 ? backend : with_setting(std::move(backend), "threads", std::to_string(threads));
+}
+/// activations: auto is the model's own type.
+PluginSpec for_model(PluginSpec backend, const ModelSpec& spec) {
+  const Settings* given = backend.settings ? backend.settings->find("activations") : nullptr;
+  if (given && given->text != "auto") return backend;
+  return with_setting(std::move(backend), "activations", spec.native_type == DType::bf16 ? "bf16" : "fp16");
 }
 
 /// "x", or "layers 0 to 2: x; layers 3 to 5: y".
@@ -40,7 +50,7 @@ std::string by_stage(const std::vector<StageParts>& parts, Text text) {
 }  // namespace
 
 StageSet::StageSet(const ModelSpec& spec, const RunConfig& config)
-    : backend_(make<Backend>(with_threads(config.backend, config.threads))),
+    : backend_(make<Backend>(for_model(with_threads(config.backend, config.threads), spec))),
       host_(backend_->device().is_host() ? backend_ : make<Backend>(with_threads({"cpu", nullptr}, config.threads))) {
   const bool host = backend_->device().is_host();
   const int on_device = host || config.gpu_layers == kAllLayers ? spec.layers : config.gpu_layers;

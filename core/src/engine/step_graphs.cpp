@@ -14,9 +14,12 @@ void StepGraphs::run(const StepPlan& plan, const GpuStep& step, FunctionRef<void
   const Shape shape = {step.sequences, step.longest, static_cast<std::int64_t>(plan.logit_rows.size()),
                        static_cast<std::int64_t>(plan.draws.size())};
   const auto [entry, first] = shapes_.try_emplace(shape);
+  Recording& recording = entry->second;
+  recording.used = ++steps_;
+  if (shapes_.size() > kMost) shapes_.erase(std::ranges::min_element(shapes_, {}, [](const auto& one) { return one.second.used; }));
   if (first) return body();
-  if (entry->second) return entry->second->replay();
-  entry->second = device_.capture(body);
+  if (recording.graph) return recording.graph->replay();
+  recording.graph = device_.capture(body);
 }
 
 }  // namespace patchbay

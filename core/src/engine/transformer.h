@@ -22,6 +22,9 @@ class PATCHBAY_API Transformer {
   /// logits(n,V) of final hidden states (n,E), all on the host.
   void head(View<const float, 2> hidden, View<float, 2> logits);
   void set_probe(Probe* probe);
+  Probe* probe() const { return probe_; }
+  /// The type of activations where logits are made.
+  DType activations() const { return stages_.back().ops().device().activations(); }
   /// Whether plans may ask for draws.
   bool draws() const { return !stages_.back().ops().device().is_host(); }
   /// How attention sees the cache: "fp16, read natively".

@@ -404,9 +404,9 @@ std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
   check_lengths(plan, inputs, context);
   for (auto& run : plan.runs) {
     try {
-      check_run(*file, run.config, {inputs.longest_sequence, 1});
+      const std::string activations = check_run(*file, run.config, {inputs.longest_sequence, 1});
       const auto cost = model_cost(*file, run.config);
-      run.predicted = PredictedSizes{cost.weights_bytes, cost.kv_bytes_per_token, cost.bits_per_weight(), cost.device_bytes};
+      run.predicted = PredictedSizes{cost.weights_bytes, cost.kv_bytes_per_token, cost.bits_per_weight(), cost.device_bytes, activations};
     } catch (const Error& error) {
       throw error.at("run " + run.name);
     }
@@ -450,7 +450,10 @@ std::string plan_json(const Plan& plan) {
     if (const auto& sizes = run.predicted)
       json["runs"].back()["predicted"] = {{"weights_bytes", sizes->weights_bytes}, {"bits_per_weight", sizes->bits_per_weight},
                                           {"kv_bytes_per_token", sizes->kv_bytes_per_token}};
-    if (run.predicted && run.predicted->device_bytes > 0) json["runs"].back()["predicted"]["device_weights_bytes"] = run.predicted->device_bytes;
+    if (run.predicted && run.predicted->device_bytes > 0) {
+      json["runs"].back()["predicted"]["device_weights_bytes"] = run.predicted->device_bytes;
+      json["runs"].back()["predicted"]["activations"] = run.predicted->activations;
+    }
   }
   return json.dump(2);
 }
@@ -462,7 +465,7 @@ std::string plan_table(const Plan& plan) {
   const auto labels = table.header.size();
   const bool devices = std::ranges::any_of(plan.runs, [](const PlannedRun& run) { return run.predicted && run.predicted->device_bytes > 0; });
   for (const char* title : {"weights\nMiB", "bits/\nweight", "KV B/\ntoken"}) table.header.emplace_back(title);
-  if (devices) table.header.emplace_back("on device\nMiB");
+  if (devices) table.header.insert(table.header.end(), {"on device\nMiB", "activa-\ntions"});
   table.header.emplace_back("");
   table.right.assign(table.header.size(), false);
   std::fill_n(table.right.begin() + static_cast<std::ptrdiff_t>(labels), devices ? 4 : 3, true);
@@ -474,6 +477,7 @@ std::string plan_table(const Plan& plan) {
     row.push_back(sizes ? fmt::format("{:.2f}", sizes->bits_per_weight) : "-");
     row.push_back(sizes ? std::to_string(sizes->kv_bytes_per_token) : "-");
     if (devices) row.push_back(sizes ? fmt::format("{:.1f}", static_cast<double>(sizes->device_bytes) / (1 << 20)) : "-");
+    if (devices) row.push_back(sizes ? sizes->activations : "-");
     row.push_back(plan.runs[i].baseline ? "baseline" : plan.runs[i].noise ? "baseline again: noise" : "");
     table.rows.push_back(std::move(row));
   }

@@ -30,6 +30,7 @@ struct PredictedSizes {
   std::int64_t weights_bytes = 0, kv_bytes_per_token = 0;
   double bits_per_weight = 0;
   std::int64_t device_bytes = 0;  ///< of the weights, on a device that is not the host
+  std::string activations;        ///< what they will be: "q8", "f16"
 };
 
 struct PlannedRun {

@@ -1,7 +1,9 @@
 #include "gpu/device_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -9,8 +11,8 @@
 #include "gpu/checks.h"
 #include "gpu/faults.h"
 #include "gpu/sanitizer.h"
+#include "gpu/streams.h"
 #include "patchbay/error.h"
-#include "patchbay/gpu/host.h"
 
 namespace patchbay::gpu {
 namespace emulator {
@@ -34,7 +36,7 @@ std::string DeviceMemory::describe(const Allocation& allocation) {
 void* DeviceMemory::allocate(std::size_t bytes, const char* name) {
   const std::size_t mapped = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
   // One page more on each side that is never opened.
-  void* memory = bytes > std::size_t{1} << 46 ? MAP_FAILED : mmap(nullptr, mapped + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = bytes > room(device_in_use).free ? MAP_FAILED : mmap(nullptr, mapped + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     throw Error("device_alloc", "no memory for " + std::to_string(bytes) + " bytes" + (*name ? std::string(" of '") + name + "'" : std::string()));
   watch_faults();
@@ -43,14 +45,23 @@ void* DeviceMemory::allocate(std::size_t bytes, const char* name) {
   allocation->bytes = bytes;
   allocation->mapped_bytes = mapped;
   allocation->name = name;
+  allocation->device = device_in_use;
   mprotect(allocation->address, mapped, PROT_READ | PROT_WRITE);
   std::memset(allocation->address, 0xFF, mapped);  // NaN in every float format
   poison(allocation->address + bytes, mapped - bytes);
   const std::lock_guard lock(mutex_);
   if (!open_) mprotect(allocation->address, mapped, PROT_NONE);
   char* address = allocation->address;
+  held_[device_in_use] += bytes;
   by_address_[address] = std::move(allocation);
   return address;
+}
+
+MemoryRoom DeviceMemory::room(int device) {
+  const std::lock_guard lock(mutex_);
+  std::size_t total = emulator_options().device_bytes;
+  if (total == 0) total = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+  return {total - std::min(total, held_[device]), total};
 }
 
 void DeviceMemory::free(void* pointer) {
@@ -61,6 +72,7 @@ void DeviceMemory::free(void* pointer) {
   Allocation& allocation = *found->second;
   if (allocation.freed) throw Error("device_free", describe(allocation) + " was freed before");
   allocation.freed = true;
+  held_[allocation.device] -= allocation.bytes;
   unpoison(allocation.address, allocation.mapped_bytes);
   // The addresses stay taken for a while, so that a use after free is seen as one.
   mmap(allocation.address, allocation.mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpu/shadow.h"
+#include "patchbay/gpu/host.h"
 
 namespace patchbay::gpu::emulator {
 
@@ -18,6 +19,7 @@ struct Allocation {
   char* address = nullptr;
   std::size_t bytes = 0, mapped_bytes = 0;
   std::string name;
+  int device = 0;
   bool freed = false;
   std::unique_ptr<Shadow> shadow;  ///< what checked launches know of each byte; null until one needs it
   bool contains(const void* pointer) const { return pointer >= address && pointer < address + bytes; }
@@ -27,7 +29,9 @@ class DeviceMemory {
  public:
   static DeviceMemory& instance();
 
+  /// On the device that this thread uses. @throws Error when its memory is short.
   void* allocate(std::size_t bytes, const char* name);
+  MemoryRoom room(int device);
   /// @throws Error when `pointer` is no allocation, or was freed before.
   void free(void* pointer);
   /// The allocation, living or freed, whose pages hold `pointer`; null when there is none.
@@ -54,6 +58,7 @@ class DeviceMemory {
   std::mutex mutex_;
   std::map<const char*, std::unique_ptr<Allocation>> by_address_;
   std::vector<const char*> freed_;
+  std::map<int, std::size_t> held_;  ///< bytes by device
   int open_ = 0;
 };
 

@@ -33,10 +33,20 @@ void copy(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
+int device_count() { return emulator_options().devices; }
+void device_use(int ordinal) {
+  if (ordinal < 0 || ordinal >= device_count())
+    throw Error("device_use", "there is no device " + std::to_string(ordinal), "0 to " + std::to_string(device_count() - 1));
+  emulator::device_in_use = ordinal;
+}
+int device_architecture() { return emulator_options().architecture; }
+std::string device_name() { return "emulated, sm_" + std::to_string(device_architecture()); }
+MemoryRoom device_memory() { return DeviceMemory::instance().room(emulator::device_in_use); }
+
 void device_free(void* pointer) {
   Streams& streams = Streams::instance();
   const Lock lock(streams.mutex());
-  streams.run_all();  // as cudaFree does
+  streams.settle_all();  // as cudaFree does
   DeviceMemory::instance().free(pointer);
 }
 
@@ -99,7 +109,7 @@ void stream_wait(Stream stream, Event event) {
 Event event_create() { return {new EventState}; }
 void event_destroy(Event event) {
   const Lock lock(Streams::instance().mutex());
-  device_synchronize();  // queued work may still set it
+  Streams::instance().settle_all();  // queued work may still set it
   delete static_cast<EventState*>(event.handle);
 }
 void event_record(Event event, Stream stream) {
@@ -138,6 +148,11 @@ Graph capture_end(Stream stream) {
   if (!recording) throw Error("capture_end", "the stream is not being captured", {}, "call capture_begin() first");
   streams.end_recording(recording);
   return {new std::shared_ptr<GraphState>(std::move(recording))};
+}
+void capture_cancel(Stream stream) noexcept {
+  Streams& streams = Streams::instance();
+  const Lock lock(streams.mutex());
+  if (const auto recording = streams.state_of(stream)->recording) streams.end_recording(recording);
 }
 void graph_launch(Graph graph, Stream stream) {
   const Lock lock(Streams::instance().mutex());

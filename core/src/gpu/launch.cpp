@@ -32,6 +32,17 @@ EmulatorOptions options_of_environment() {
     options.os_threads = static_cast<int>(std::strtol(threads, &end, 10));
     if (*end || options.os_threads < 1 || options.os_threads > 1024)
       throw Error("PATCHBAY_SIMT_THREADS", "'" + std::string(threads) + "' is no number of threads", "1 to 1024");
+    options.os_threads_given = true;
+  }
+  if (const char* architecture = std::getenv("PATCHBAY_SIMT_ARCHITECTURE"); architecture && *architecture) {
+    char* end = nullptr;
+    options.architecture = static_cast<int>(std::strtol(architecture, &end, 10));
+    if (*end) options.architecture = -1;
+    try {
+      shared_limit(options.architecture);
+    } catch (const Error& error) {
+      throw Error("PATCHBAY_SIMT_ARCHITECTURE", "'" + std::string(architecture) + "' is not emulated", error.allowed());
+    }
   }
   return options;
 }
@@ -43,6 +54,12 @@ std::atomic<std::uint64_t> switches_of_ended_threads{0};
 EmulatorOptions& emulator_options() {
   static EmulatorOptions options = options_of_environment();
   return options;
+}
+std::size_t shared_limit(int architecture) {
+  constexpr std::pair<int, std::size_t> kLimits[] = {{80, 163 * 1024}, {89, 99 * 1024}, {90, 227 * 1024}};
+  for (const auto& [known, bytes] : kLimits)
+    if (known == architecture) return bytes;
+  throw Error("emulator", "sm_" + std::to_string(architecture) + " is not emulated", "80, 89, 90");
 }
 std::string schedule_name() {
   const EmulatorOptions& options = emulator_options();
@@ -73,7 +90,7 @@ Worker& worker_of_this_thread() {
 
 }  // namespace
 
-void require_shape(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call) {
+void require_shape(Dim grid, Dim block, std::size_t shared_bytes, int architecture, const KernelCall& call) {
   const auto refuse = [&](const std::string& problem, const std::string& allowed) {
     throw Error("kernel " + kernel_name(call.function), problem, allowed);  // a name costs a call of addr2line
   };
@@ -82,16 +99,18 @@ void require_shape(Dim grid, Dim block, std::size_t shared_bytes, const KernelCa
     refuse("a block of " + text_of(block) + " threads", "1 to 1024 threads, at most 64 of them along z");
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535)
     refuse("a grid of " + text_of(grid) + " blocks", "at least 1; at most 2^31 - 1 along x, 65535 along y and z");
-  if (shared_bytes > emulator_options().shared_bytes)
-    refuse(std::to_string(shared_bytes) + " bytes of dynamic shared memory", "at most " + std::to_string(emulator_options().shared_bytes));
+  if (shared_bytes > shared_limit(architecture))
+    refuse(std::to_string(shared_bytes) + " bytes of dynamic shared memory",
+           "at most " + std::to_string(shared_limit(architecture)) + " on sm_" + std::to_string(architecture));
 }
 
-void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call) {
+void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const StreamOptions& of_stream, const KernelCall& call) {
   const EmulatorOptions& options = emulator_options();
   Launch launch;
   launch.grid = {grid.x, grid.y, grid.z};
   launch.block = {block.x, block.y, block.z};
   launch.shared_bytes = shared_bytes;
+  launch.architecture = of_stream.architecture;
   launch.call = &call;
   launch.options = &options;
   launch.blocks = std::size_t{grid.x} * grid.y * grid.z;
@@ -104,7 +123,7 @@ void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall&
   if (watching) watching->launch_begins(launch);
   {
     // The checks of a launch are one OS thread's business.
-    const std::size_t extra = call.checked ? 0 : std::min<std::size_t>(static_cast<std::size_t>(options.os_threads), launch.blocks) - 1;
+    const std::size_t extra = call.checked ? 0 : std::min<std::size_t>(static_cast<std::size_t>(of_stream.os_threads), launch.blocks) - 1;
     std::vector<std::jthread> team;
     for (std::size_t i = 0; i < extra; ++i)
       team.emplace_back([&launch] {

@@ -1,6 +1,7 @@
 // ldmatrix and mma.sync for the emulator, by the fragments that gpu/tensor_core.cuh shows. Here and not in the header, so that the work inside is not
 // instrumented. Sums run in order of k in fp32; the hardware's order and rounding are its own.
 #include <cstring>
+#include <string_view>
 #include <type_traits>
 
 #include "gpu/state.h"
@@ -74,6 +75,9 @@ void multiply_matrices(MatrixNumber number, MatrixProduct lane, CallSite site) {
                                     {"mma.m16n8k32.f8", 32, multiply<__nv_fp8_e4m3, float>},
                                     {"mma.m16n8k32.f8", 32, multiply<__nv_fp8_e5m2, float>}};
   const Kind& kind = kKinds[static_cast<int>(number)];
+  if (const int architecture = worker->launch->architecture; architecture < 89 && std::string_view(kind.name).ends_with("f8"))
+    fail(std::string(kind.name) + " at " + text_of(site) + ": products of 8-bit floats need sm_89, and this is sm_" +
+         std::to_string(architecture));
   run_collective(~0u, {kind.name, WarpOperation::mma, false, flops(kind.depth)}, &lane, kind.compute, site, __builtin_return_address(0));
 }
 

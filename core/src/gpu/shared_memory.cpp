@@ -14,10 +14,10 @@ constexpr std::size_t kStaticLimit = 48 * 1024;  // what the compiler lets a ker
 
 char* lay_down(Block& block, const void* key, const char* name, std::size_t bytes) {
   block.shared_bytes += bytes;
-  const std::size_t limit = emulator_options().shared_bytes;
-  if (block.shared_bytes > limit)
+  const int architecture = worker->launch->architecture;
+  if (const std::size_t limit = shared_limit(architecture); block.shared_bytes > limit)
     fail("shared memory: " + std::to_string(block.shared_bytes) + " bytes with '" + name + "', more than the " + std::to_string(limit) +
-         " of a block");
+         " of a block on sm_" + std::to_string(architecture));
   // Aligned to 16 bytes and to no more: a kernel that counts on more is found out.
   char* address = block.arena + ((block.arena_used + kSharedGap + 31) & ~std::size_t{31}) + 16;
   block.arena_used = static_cast<std::size_t>(address - block.arena) + bytes;

@@ -66,10 +66,14 @@ struct Block {
   std::shared_ptr<CheckedBlock> checked;  ///< what checked launches know of it
 };
 
+/// What a stream keeps of the options that were in force when it was made.
+struct StreamOptions { int os_threads = 1, architecture = 90; };
+
 /// One launch, shared by the workers that take its blocks.
 struct Launch {
   dim3 grid, block;
   std::size_t shared_bytes = 0;
+  int architecture = 90;
   const KernelCall* call = nullptr;
   const EmulatorOptions* options = nullptr;
   std::size_t blocks = 0;
@@ -145,7 +149,7 @@ void release_shared_memory(Block& block);
 void finish_copies(Thread& thread, int group);
 // launch.cpp
 /// @throws Error when no GPU would take a launch of this shape.
-void require_shape(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call);
-void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const KernelCall& call);
+void require_shape(Dim grid, Dim block, std::size_t shared_bytes, int architecture, const KernelCall& call);
+void run_launch(Dim grid, Dim block, std::size_t shared_bytes, const StreamOptions& of_stream, const KernelCall& call);
 
 }  // namespace patchbay::gpu::emulator

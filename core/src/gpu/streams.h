@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
+#include "gpu/state.h"
 #include "patchbay/gpu/emulated_host.h"
 
 namespace patchbay::gpu::emulator {
@@ -18,9 +20,12 @@ namespace patchbay::gpu::emulator {
 struct GraphState { std::vector<std::function<void()>> work; };
 
 struct StreamState {
+  int device = 0;
+  StreamOptions options;                      ///< not of the default stream: it goes by those in force
   std::deque<std::function<void()>> queue;
   std::uint64_t given = 0, done = 0;          ///< pieces of work
   std::shared_ptr<GraphState> recording;      ///< while captured
+  std::exception_ptr fault;                   ///< of work that was waited for by who could not tell
 };
 struct EventState {
   std::shared_ptr<StreamState> stream;        ///< where it was recorded last
@@ -29,7 +34,10 @@ struct EventState {
   std::shared_ptr<GraphState> recording;
 };
 
-/// All streams of the device. Calls hold mutex().
+/// The device that the calling thread uses.
+extern thread_local int device_in_use;
+
+/// All streams of all devices. Calls hold mutex().
 class Streams {
  public:
   static Streams& instance();
@@ -40,9 +48,13 @@ class Streams {
   std::shared_ptr<StreamState> state_of(Stream stream);
   /// Records the work, runs it, or leaves it for later.
   void give(Stream stream, std::function<void()> work);
-  /// Runs what the stream was given up to `ticket`. @throws the Error of the first piece that fails; the rest is dropped.
+  /// Runs what the stream was given up to `ticket`. @throws the Error of the first piece that fails, now or in settle(); the rest is
+  /// dropped.
   void run_until(StreamState& stream, std::uint64_t ticket);
   void run_all();
+  /// Runs all that was given, to the stream or to all; a fault is kept for who waits next.
+  void settle(StreamState& stream) noexcept;
+  void settle_all() noexcept;
   /// Ends a capture in every stream that joined it.
   void end_recording(const std::shared_ptr<GraphState>& recording);
 

@@ -35,13 +35,6 @@ struct Inside {
 
 }  // namespace
 
-int allowed_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  const unsigned cores = std::thread::hardware_concurrency();  // more cores than cpu_set_t holds
-  return cores == 0 ? 1 : static_cast<int>(cores);
-}
-
 ThreadPool::ThreadPool(int threads) {
   try {
     for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });

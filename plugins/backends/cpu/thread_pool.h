@@ -10,9 +10,6 @@
 
 namespace patchbay::cpu {
 
-/// Cores this process may run on (affinity, and with it cpusets).
-int allowed_cores();
-
 /// `threads` counts the caller, who is worker 0. One loop at a time; a loop inside a loop's body runs inline on its worker.
 class ThreadPool {
  public:

@@ -17,7 +17,7 @@ class Cuda final : public GpuBackend {
     void check() const { common.check(); }
   };
   explicit Cuda(const Params& params)
-      : GpuBackend(world(), {DeviceKind::cuda, params.common.type(), params.gpu}, "cuda/" + params.common.activations,
+      : GpuBackend(world(), {DeviceKind::cuda, params.common.type(), params.gpu}, "cuda/" + params.common.type_name(),
                    params.common.kernels) {}
 
  private:

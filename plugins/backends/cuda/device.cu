@@ -5,34 +5,68 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
+#include <utility>
 
 namespace patchbay::PATCHBAY_GPU {
 namespace {
 
 constexpr std::size_t kPieceBytes = 4 << 20;
 
-/// The stream, shared by the device and every buffer, which may outlive it.
+/// The stream, shared by the device and every buffer, which may outlive it. A process may have several GPUs: whatever is asked of this
+/// one begins with stream() or use().
 class Work {
  public:
-  Work() : stream_(gpu::stream_create()) {}
+  explicit Work(int ordinal) : ordinal_(ordinal) {
+    use();
+    stream_ = gpu::stream_create();
+  }
   Work(const Work&) = delete;
-  ~Work() { gpu::stream_destroy(stream_); }
-  gpu::Stream stream() const { return stream_; }
-  void wait() const { gpu::stream_synchronize(stream_); }
+  ~Work() {
+    quietly([&] { gpu::stream_destroy(stream()); });
+  }
+  /// Makes this GPU the one that the calling thread's calls mean.
+  void use() const { gpu::device_use(ordinal_); }
+  gpu::Stream stream() const {
+    use();
+    return stream_;
+  }
+  /// @throws what failed on the device since the last wait.
+  void wait() {
+    if (fault_) std::rethrow_exception(std::exchange(fault_, nullptr));
+    gpu::stream_synchronize(stream());
+  }
+  /// For destructors, which may not throw: what fails in body is kept for the next wait().
+  template <class Body>
+  void quietly(Body body) noexcept {
+    try {
+      body();
+    } catch (...) {
+      if (!fault_) fault_ = std::current_exception();
+    }
+  }
   DeviceMemory held;
 
  private:
+  int ordinal_;
   gpu::Stream stream_;
+  std::exception_ptr fault_;
 };
+
+std::string mib(std::size_t bytes) { return std::to_string((bytes + (1 << 19)) >> 20) + " MiB"; }
 
 /// Pinned memory that is free again once its event has passed.
 class Piece {
  public:
-  Piece() : memory_(static_cast<std::byte*>(gpu::host_alloc(kPieceBytes))), sent_(gpu::event_create()) {}
+  explicit Piece(std::shared_ptr<Work> work)
+      : work_(std::move(work)), memory_(static_cast<std::byte*>(gpu::host_alloc(kPieceBytes))), sent_(gpu::event_create()) {}
   Piece(const Piece&) = delete;
   ~Piece() {
-    gpu::event_destroy(sent_);
-    gpu::host_free(memory_);
+    work_->quietly([&] {
+      work_->use();
+      gpu::event_destroy(sent_);
+      gpu::host_free(memory_);
+    });
   }
   std::byte* memory() {
     if (used_) gpu::event_synchronize(sent_);
@@ -44,6 +78,7 @@ class Piece {
   }
 
  private:
+  std::shared_ptr<Work> work_;
   std::byte* memory_;
   gpu::Event sent_;
   bool used_ = false;
@@ -52,7 +87,9 @@ class Piece {
 class RecordedWork final : public Graph {
  public:
   RecordedWork(gpu::Graph graph, std::shared_ptr<Work> work) : graph_(graph), work_(std::move(work)) {}
-  ~RecordedWork() override { gpu::graph_destroy(graph_); }
+  ~RecordedWork() override {
+    work_->quietly([&] { gpu::graph_destroy(graph_); });
+  }
   void replay() override { gpu::graph_launch(graph_, work_->stream()); }
 
  private:
@@ -84,26 +121,25 @@ struct Runs {
 
 class GpuDevice final : public Device {
  public:
-  explicit GpuDevice(const GpuOptions& options) : options_(options) {}
+  explicit GpuDevice(const GpuOptions& options) : options_(options), work_(std::make_shared<Work>(options.ordinal)) {}
 
   Buffer allocate(std::int64_t bytes) override {
     if (bytes < 0) throw Error("gpu memory", "cannot allocate " + std::to_string(bytes) + " bytes");
-    std::byte* memory = nullptr;
-    try {
-      memory = static_cast<std::byte*>(gpu::device_alloc(static_cast<std::size_t>(bytes)));
-    } catch (const Error& error) {
-      throw Error("gpu memory", "cannot allocate " + std::to_string(bytes) + " bytes (" + error.problem() + ")",
-                  std::to_string(work_->held.bytes) + " are held already", "use a smaller model, cache or context, or fewer gpu_layers");
-    }
-    if (bytes > 0) gpu::memset_async(memory, 0, static_cast<std::size_t>(bytes), work_->stream());
+    work_->use();
+    std::byte* const pointer = take(bytes);
     work_->held.bytes += bytes;
     ++work_->held.allocations;
     const auto release = [work = work_, bytes](std::byte* pointer) {
-      work->wait();  // nothing that was given to the stream reads it any more
-      gpu::device_free(pointer);
+      work->quietly([&] { work->wait(); });  // nothing that was given to the stream reads it any more
+      work->quietly([&] {
+        work->use();
+        gpu::device_free(pointer);
+      });
       work->held.bytes -= bytes;
     };
-    return {std::shared_ptr<std::byte>(memory, release), bytes, 1 + options_.ordinal};
+    const std::shared_ptr<std::byte> memory(pointer, release);
+    if (bytes > 0) gpu::memset_async(pointer, 0, static_cast<std::size_t>(bytes), work_->stream());
+    return {memory, bytes, 1 + options_.ordinal};
   }
 
   void copy(TensorRef from, TensorRef to) override {
@@ -140,21 +176,35 @@ class GpuDevice final : public Device {
   DeviceMemory memory() const override { return work_->held; }
 
   std::unique_ptr<patchbay::Graph> capture(FunctionRef<void()> body) override {
-    gpu::capture_begin(work_->stream());
+    const gpu::Stream stream = work_->stream();
+    gpu::capture_begin(stream);
     try {
       body();
     } catch (...) {
-      gpu::graph_destroy(gpu::capture_end(work_->stream()));
+      gpu::capture_cancel(stream);
       throw;
     }
-    auto graph = std::make_unique<RecordedWork>(gpu::capture_end(work_->stream()), work_);
+    auto graph = std::make_unique<RecordedWork>(gpu::capture_end(stream), work_);
     graph->replay();  // a capture records and runs nothing
     return graph;
   }
 
  private:
+  std::byte* take(std::int64_t bytes) const {
+    try {
+      return static_cast<std::byte*>(gpu::device_alloc(static_cast<std::size_t>(bytes)));
+    } catch (const Error& error) {
+      const gpu::MemoryRoom room = gpu::device_memory();
+      throw Error("gpu memory", "cannot allocate " + std::to_string(bytes) + " bytes (" + mib(static_cast<std::size_t>(bytes)) + "): " +
+                                    mib(room.free) + " of " + mib(room.total) + " are free (" + error.problem() + ")",
+                  "", "this run holds " + mib(static_cast<std::size_t>(work_->held.bytes)) +
+                          " already: take fewer gpu_layers, a shorter context (max_tokens), a smaller kv_store.format or weights of fewer "
+                          "bits; nvidia-smi shows what other programs hold");
+    }
+  }
   Piece& next_piece() {
-    if (!pieces_[turn_]) pieces_[turn_] = std::make_unique<Piece>();
+    work_->use();
+    if (!pieces_[turn_]) pieces_[turn_] = std::make_unique<Piece>(work_);
     Piece& piece = *pieces_[turn_];
     turn_ = 1 - turn_;
     return piece;
@@ -195,31 +245,25 @@ class GpuDevice final : public Device {
   }
 
   GpuOptions options_;
-  std::shared_ptr<Work> work_ = std::make_shared<Work>();
+  std::shared_ptr<Work> work_;
   std::array<std::unique_ptr<Piece>, 2> pieces_;
   int turn_ = 0;
 };
 
-#if defined(__CUDACC__)
 /// The GPU's name. @throws Error saying what is missing: the driver, or the device.
 std::string take_gpu(int ordinal) {
   int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) {
-    throw Error("backend cuda", std::string("no GPU is at hand (") + (status == cudaSuccess ? "none found" : cudaGetErrorString(status)) + ")",
-                {}, "run on device simt, which runs the same kernels on the CPU, or on device cpu");
+  std::string why = "none found";
+  try {
+    count = gpu::device_count();
+  } catch (const Error& error) {
+    why = error.problem();
   }
-  if (ordinal >= count) {
-    throw Error("backend cuda: gpu", "there is no GPU " + std::to_string(ordinal), "0 to " + std::to_string(count - 1));
-  }
-  PATCHBAY_CUDA_CHECK(cudaSetDevice(ordinal));
-  cudaDeviceProp properties;
-  PATCHBAY_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal));
-  return std::string(properties.name) + ", sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
+  if (count == 0) throw Error("backend cuda", "no GPU is at hand (" + why + ")", {}, "run on device simt, which runs the same kernels on the CPU, or on device cpu");
+  if (ordinal >= count) throw Error("backend cuda: gpu", "there is no GPU " + std::to_string(ordinal), "0 to " + std::to_string(count - 1));
+  gpu::device_use(ordinal);
+  return gpu::device_name();
 }
-#else
-std::string take_gpu(int) { return "emulated"; }
-#endif
 
 }  // namespace
 

@@ -15,7 +15,7 @@ struct GpuOptions {
   int ordinal = 0;  ///< which GPU
 };
 
-/// device_name: what is at hand ("NVIDIA H200, sm_90"; "emulated"). @throws Error when there is none.
+/// device_name: what is at hand ("NVIDIA H200, sm_90"; "emulated, sm_90"). @throws Error when there is none.
 PATCHBAY_GPU_LAUNCHER(std::unique_ptr<Device>, make_gpu_device, (const GpuOptions& options, std::string& device_name))
 
 }  // namespace patchbay

@@ -14,14 +14,17 @@ namespace patchbay {
 
 /// Parameters of both.
 struct GpuParams {
-  std::string activations = "fp16";
+  std::string activations = "auto";
   GpuKernels kernels;
   void visit(Fields& f) {
-    f.choice("activations", activations, {"fp16", "bf16"}, {"number type of all activations; sums are fp32"});
+    f.choice("activations", activations, {"auto", "fp16", "bf16"},
+             {"number type of all activations; sums are fp32. auto: bf16 for models that were trained in it, else fp16"});
     f.group("kernels", [this](Fields& group) { kernels.visit(group); }, {"how each dense operation is computed"});
   }
   void check() const { kernels.check(); }
+  /// auto, where no model has settled it, is fp16.
   DType type() const { return activations == "bf16" ? DType::bf16 : DType::f16; }
+  std::string type_name() const { return type() == DType::bf16 ? "bf16" : "fp16"; }
 };
 
 class GpuBackend : public Backend {

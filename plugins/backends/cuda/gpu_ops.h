@@ -6,6 +6,7 @@
 #include "gpu_kernels.h"
 #include "patchbay/backend.h"
 #include "patchbay/gpu.h"
+#include "patchbay/gpu_device.h"
 
 namespace patchbay {
 
@@ -32,11 +33,13 @@ class GpuOps final : public Ops {
                      int layer) override;
 
  private:
+  /// Asked for at each launch: it makes its GPU the thread's.
+  gpu::Stream stream() const { return gpu::stream_of(device_); }
+
   Device& device_;
   std::string name_;
   GpuKernels kernels_;
   gpu::World world_;
-  gpu::Stream stream_;
 };
 
 }  // namespace patchbay

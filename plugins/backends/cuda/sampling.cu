@@ -54,11 +54,7 @@ struct Digit {
     const int lane = threadIdx.x % 32, top = kBins - 1 - lane * kPerLane;
     Mass own = 0;
     for (int i = 0; i < kPerLane && top - i >= 0; ++i) own += mass[top - i];
-    Mass through = own;  // of this lane's bins and all over them
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const Mass other = __shfl_up_sync(~0u, through, distance);
-      if (lane >= distance) through += other;
-    }
+    const Mass through = gpu::warp_prefix_sum(own);  // of this lane's bins and all over them
     const unsigned reached = __ballot_sync(~0u, through >= target);
     if (lane != __ffs(reached) - 1) return;
     Mass before = through - own;
@@ -108,11 +104,7 @@ __device__ void draw(const Logits& logits, Mass target, MassOf mass_of, std::int
   const int last = first + run < logits.count ? first + run : logits.count, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   Mass own = 0;
   for (int i = first; i < last; ++i) own += mass_of(i, logits.key(i));
-  Mass through = own;
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const Mass other = __shfl_up_sync(~0u, through, distance);
-    if (lane >= distance) through += other;
-  }
+  Mass through = gpu::warp_prefix_sum(own);
   if (lane == 31) warps[warp] = through;
   __syncthreads();  // each warp's sum is there
   for (int w = 0; w < warp; ++w) through += warps[w];

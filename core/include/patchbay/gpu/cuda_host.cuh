@@ -8,13 +8,61 @@
 namespace patchbay::gpu {
 inline namespace PATCHBAY_GPU_WORLD {
 
+/// What to do about it, where the text of the status does not say.
+inline const char* remedy_of(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorLaunchFailure:
+      return "a kernel failed, and this process cannot use the GPU any more: start it again. Device simt with checked: true names the line";
+    case cudaErrorNoKernelImageForDevice:
+      return "this build has no code for this GPU: configure with its architecture in CMAKE_CUDA_ARCHITECTURES";
+    default: return "";
+  }
+}
+/// A fault that is told is taken back, as far as CUDA can: the next call does not tell it again.
 inline void check(cudaError_t status, const char* call) {
-  if (status != cudaSuccess) throw Error(call, cudaGetErrorString(status));
+  if (status == cudaSuccess) return;
+  cudaGetLastError();
+  throw Error(call, cudaGetErrorString(status), {}, remedy_of(status));
 }
 #define PATCHBAY_CUDA_CHECK(call) ::patchbay::gpu::check(call, #call)
 
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 inline cudaEvent_t native(Event event) { return static_cast<cudaEvent_t>(event.handle); }
+
+inline int device_count() {
+  int count = 0;
+  PATCHBAY_CUDA_CHECK(cudaGetDeviceCount(&count));
+  return count;
+}
+inline void device_use(int ordinal) { PATCHBAY_CUDA_CHECK(cudaSetDevice(ordinal)); }
+inline int device_architecture() {
+  int device = 0, major = 0, minor = 0;
+  PATCHBAY_CUDA_CHECK(cudaGetDevice(&device));
+  PATCHBAY_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  PATCHBAY_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return 10 * major + minor;
+}
+/// "NVIDIA H200, sm_90"
+inline std::string device_name() {
+  int device = 0;
+  cudaDeviceProp properties;
+  PATCHBAY_CUDA_CHECK(cudaGetDevice(&device));
+  PATCHBAY_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  return std::string(properties.name) + ", sm_" + std::to_string(device_architecture());
+}
+inline MemoryRoom device_memory() {
+  MemoryRoom room;
+  PATCHBAY_CUDA_CHECK(cudaMemGetInfo(&room.free, &room.total));
+  return room;
+}
 
 inline void* device_alloc(std::size_t bytes, const char* = "") {
   void* pointer = nullptr;
@@ -74,6 +122,11 @@ inline Graph capture_end(Stream stream) {
   cudaGraphDestroy(graph);
   check(status, "cudaGraphInstantiate");
   return {ready};
+}
+inline void capture_cancel(Stream stream) noexcept {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(native(stream), &graph) == cudaSuccess) cudaGraphDestroy(graph);
+  cudaGetLastError();  // what broke the capture is told by who broke it
 }
 inline void graph_launch(Graph graph, Stream stream = {}) {
   PATCHBAY_CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.handle), native(stream)));

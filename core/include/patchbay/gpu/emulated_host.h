@@ -6,8 +6,18 @@
 namespace patchbay::gpu {
 inline namespace emulated_device {
 
+/// Devices are numbered from 0. The calling thread's next calls mean the one it uses (at first 0): memory, streams and events are made there,
+/// and kernels can be launched on no other device's stream. @throws Error where there is no such device.
+PATCHBAY_API int device_count();
+PATCHBAY_API void device_use(int ordinal);
+/// Of the device in use: "emulated, sm_90", 90, and its memory.
+PATCHBAY_API std::string device_name();
+PATCHBAY_API int device_architecture();
+PATCHBAY_API MemoryRoom device_memory();
+
 /// Device memory, aligned to 256 bytes and filled with 0xFF (NaN in every float format). Host code that touches it is stopped.
 PATCHBAY_API void* device_alloc(std::size_t bytes, const char* name = "");
+/// What frees or destroys waits for work that was given before, and throws none of its faults: the next call that waits for it does.
 PATCHBAY_API void device_free(void* pointer);
 /// Host memory that copies may still read or write after memcpy_async has returned.
 PATCHBAY_API void* host_alloc(std::size_t bytes);
@@ -32,6 +42,8 @@ PATCHBAY_API float event_elapsed_ms(Event from, Event to);
 /// Between begin and end, work given to `stream` (and to streams that wait for its events) is recorded, not run.
 PATCHBAY_API void capture_begin(Stream stream);
 PATCHBAY_API Graph capture_end(Stream stream);
+/// Ends a capture and forgets what it recorded.
+PATCHBAY_API void capture_cancel(Stream stream) noexcept;
 PATCHBAY_API void graph_launch(Graph graph, Stream stream = {});
 PATCHBAY_API void graph_destroy(Graph graph);
 

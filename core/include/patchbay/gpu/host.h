@@ -41,6 +41,9 @@ struct Event { void* handle = nullptr; };
 /// Recorded work that can be run again.
 struct Graph { void* handle = nullptr; };
 
+/// Bytes of device memory.
+struct MemoryRoom { std::size_t free = 0, total = 0; };
+
 enum class CopyKind { host_to_device, device_to_host, device_to_device };
 
 /// Extents of a grid (in blocks) or a block (in threads): gpu::launch({columns, rows}, 256, ...).

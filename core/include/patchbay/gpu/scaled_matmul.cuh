@@ -102,19 +102,6 @@ inline void int8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   throw Error("w8a8: kernel", "8-bit products do not have it", "naive, gemv, tensor_core");
 }
 
-/// Whether this device multiplies 8-bit floats; the emulator does.
-inline bool multiplies_fp8() {
-#ifdef __CUDACC__
-  int device = 0, major = 0, minor = 0;
-  gpu::check(cudaGetDevice(&device), "cudaGetDevice");
-  gpu::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-  gpu::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
-  return major * 10 + minor >= 89;
-#else
-  return true;
-#endif
-}
-
 /// e4m3 on both sides. `dequantised` meets in fp16, which holds every e4m3 number exactly, and needs only sm_80; `tensor_core`
 /// multiplies e4m3 itself and needs sm_89.
 inline void fp8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
@@ -128,7 +115,7 @@ inline void fp8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   if (p.kernel == MatmulKernel::dequantised) return launch_tensor_core<__half>(p, x, w, y, stream);
   if (p.kernel != MatmulKernel::tensor_core)
     throw Error("fp8: kernel", "8-bit products do not have it", "naive, gemv, dequantised, tensor_core");
-  if (!multiplies_fp8())
+  if (gpu::device_architecture() < 89)
     throw Error("fp8: kernel tensor_core", "this GPU has no products of 8-bit floats (sm_89 has)", "naive, gemv, dequantised");
   launch_tensor_core<Fp8>(p, x, w, y, stream);
 }

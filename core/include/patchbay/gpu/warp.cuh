@@ -6,6 +6,9 @@
 namespace patchbay::gpu {
 inline namespace PATCHBAY_GPU_WORLD {
 
+/// The index of the calling thread in its block.
+__device__ inline int thread_rank() { return static_cast<int>((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x); }
+
 /// The sum over the 32 lanes, in every lane. All lanes must call it.
 template <class T> __device__ inline T warp_sum(T value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
@@ -25,6 +28,15 @@ template <class T> __device__ inline T warp_min(T value) {
   }
   return value;
 }
+/// The sum over this lane and all before it. All lanes must call it.
+template <class T> __device__ inline T warp_prefix_sum(T value) {
+  const int lane = thread_rank() % 32;
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const T before = __shfl_up_sync(~0u, value, distance);
+    if (lane >= distance) value += before;
+  }
+  return value;
+}
 
 /// A barrier of `threads` threads of the block (a multiple of 32): whole warps that meet while others go on. Barriers are numbered 1 to 15.
 #if defined(__CUDACC__)
@@ -33,8 +45,7 @@ __device__ inline void named_barrier(int id, int threads) { asm volatile("bar.sy
 PATCHBAY_GPU_INLINE void named_barrier(int id, int threads, PATCHBAY_GPU_SITE) { emulator::named_barrier(id, threads, site); }
 #endif
 
-/// The index of the calling thread in its block, of the block's warps, and of the lane in its warp.
-__device__ inline int thread_rank() { return static_cast<int>((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x); }
+/// The number of warps of the block.
 __device__ inline int warps_in_block() { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z + 31) / 32; }
 
 /// The sum over a block whose size is a multiple of 32, in every thread. All threads must call it; `scratch` is shared memory for 32 values and
