@@ -2,9 +2,8 @@
 #include "run_config.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "config.h"
+#include "kernel_choice.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
 #include "registry.h"
@@ -21,9 +20,6 @@ std::string joined(const std::vector<std::string>& names) {
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   return list;
 }
-
-/// Whose kernels run on a device: the emulator's are those of cuda.
-std::string_view kernels_of(const std::string& device) { return device == "simt" ? "cuda" : std::string_view(device); }
 
 /// A device is what a backend of the same name runs on.
 void read_device(SettingsReader& reader, const Settings& base, RunConfig& config) {
@@ -48,7 +44,7 @@ void read_device(SettingsReader& reader, const Settings& base, RunConfig& config
 void read_gpu_layers(SettingsReader& reader, RunConfig& config) {
   const Settings* given = reader.take("gpu_layers");
   if (given == nullptr) return;
-  if (kernels_of(config.device) == "cpu") {
+  if (kernel_backend(config.device) == "cpu") {
     throw Error(given->where, "device cpu has no such layers", "device cuda or simt", "leave the key out, or name a device");
   }
   config.gpu_layers_where = given->where;
@@ -58,7 +54,7 @@ void read_gpu_layers(SettingsReader& reader, RunConfig& config) {
 
 /// q8 or fp32; what is rounded to 8 bits is the host's.
 void read_activations(SettingsReader& reader, const Settings& base, RunConfig& config) {
-  const bool host = kernels_of(config.device) == "cpu" || config.gpu_layers != kAllLayers;
+  const bool host = kernel_backend(config.device) == "cpu" || config.gpu_layers != kAllLayers;
   std::string activations = host ? "q8" : "fp32";
   reader.choice("activations", activations, {"q8", "fp32"}, {});
   config.activations = activations == "q8" ? ActivationMode::q8 : ActivationMode::fp32;
@@ -123,100 +119,6 @@ void read_quantizer_and_format(SettingsReader& reader, WeightRule& rule) {
     rule.format = {};
 }
 
-/// (phase, its kernel) of weights.kernel; the phase is "" where one name serves both.
-std::vector<std::pair<std::string, const Settings*>> asked_kernels(const Settings& kernel) {
-  if (kernel.kind != Settings::Kind::map) return {{"", &kernel}};
-  refuse_unknown(kernel, "kernel", std::vector<std::string>{"prefill", "decode"});
-  std::vector<std::pair<std::string, const Settings*>> asked;
-  for (const auto& [phase, name] : kernel.entries) asked.emplace_back(phase, &name);
-  return asked;
-}
-
-/// The parameter by which a plugin's kernels are chosen; nothing: it has none.
-std::optional<ParamInfo> kernel_parameter(std::string_view kind, const std::string& type) {
-  Registry& registry = Registry::instance();
-  for (ParamInfo& param : registry.describe(registry.find(kind, type)))
-    if (!param.kernels.empty()) return std::move(param);
-  return {};
-}
-bool serves(const KernelInfo& kernel, std::string_view phase) {
-  return phase.empty() || kernel.phases == "both" || kernel.phases == phase;
-}
-
-PluginSpec with_setting(PluginSpec spec, const std::string& name, Settings value) {
-  Settings settings = spec.settings ? *spec.settings : Settings();
-  settings.kind = Settings::Kind::map;
-  settings.entries.emplace_back(name, std::move(value));
-  spec.settings = std::make_shared<Settings>(std::move(settings));
-  return spec;
-}
-
-/// The plugin with one kernel for prefill and decoding on a GPU, if it has a choice and none was made: the best that serves both.
-PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec) {
-  const auto param = kernel_parameter(kind, spec.type);
-  if (!param) return spec;
-  std::string best;
-  for (const KernelInfo& kernel : param->kernels) {
-    const bool here = kernel.available == nullptr || kernel.available();
-    if (kernel.backend == "cuda" && kernel.phases == "both" && here) best = kernel.name;
-  }
-  if (best.empty()) return spec;
-  const Settings* given = spec.settings ? spec.settings->find(param->name) : nullptr;
-  if (given == nullptr) return with_setting(std::move(spec), param->name, text_settings(best));
-  const KernelChoice choice = read_kernel(*given, param->kernels);
-  if (choice.prefill == choice.decode) return spec;
-  throw Error(given->where, "deterministic: true, and prefill and decoding have different kernels", "one name", "take " + best);
-}
-
-/// What `kernel` names, one name or one per phase, as far as a technique has it for the backend; a null scalar: nothing.
-Settings kernels_on(const Settings& kernel, const ParamInfo& param, std::string_view backend) {
-  const auto lacks = [&](const std::string& phase, const Settings& name) {
-    return std::ranges::none_of(param.kernels, [&](const KernelInfo& each) {
-      return each.name == name.text && each.backend == backend && serves(each, phase);
-    });
-  };
-  Settings chosen = kernel;
-  std::erase_if(chosen.entries, [&](const auto& entry) { return lacks(entry.first, entry.second); });
-  const bool none = kernel.kind == Settings::Kind::map ? chosen.entries.empty() : lacks("", kernel);
-  return none ? Settings() : chosen;
-}
-
-/// The plugin without the kernels that are another backend's.
-PluginSpec with_kernels_of(std::string_view kind, PluginSpec spec, std::string_view backend) {
-  const auto param = kernel_parameter(kind, spec.type);
-  const Settings* given = param && spec.settings ? spec.settings->find(param->name) : nullptr;
-  if (given == nullptr) return spec;
-  Settings kept = kernels_on(*given, *param, backend), settings = *spec.settings;
-  std::erase_if(settings.entries, [&](const auto& entry) { return entry.first == param->name; });
-  if (kept.kind != Settings::Kind::null) settings.entries.emplace_back(param->name, std::move(kept));
-  spec.settings = std::make_shared<Settings>(std::move(settings));
-  return spec;
-}
-
-/// The format with weights.kernel, as far as it has that on the backend and names none itself.
-PluginSpec with_weight_kernel(PluginSpec format, const Settings& kernel, std::string_view backend) {
-  const auto param = kernel_parameter("formats", format.type);
-  if (!param || (format.settings && format.settings->find(param->name))) return format;
-  Settings chosen = kernels_on(kernel, *param, backend);
-  return chosen.kind == Settings::Kind::null ? format : with_setting(std::move(format), param->name, std::move(chosen));
-}
-
-/// All that weights.kernel may name for a phase ("" any).
-std::vector<std::string> kernels_of_formats(const std::vector<std::string>& formats, std::string_view phase, const RunConfig& config) {
-  const bool split = config.gpu_layers != kAllLayers;
-  std::vector<std::string> names;
-  for (const std::string& format : formats) {
-    const auto param = kernel_parameter("formats", format);
-    if (!param) continue;
-    for (const KernelInfo& kernel : param->kernels) {
-      const bool runs = kernel.backend == kernels_of(config.device) || (split && kernel.backend == "cpu");
-      const bool is_new = std::ranges::find(names, kernel.name) == names.end();
-      if (runs && is_new && serves(kernel, phase)) names.emplace_back(kernel.name);
-    }
-  }
-  return names;
-}
-
 WeightRule read_rule(const Settings& entry, const WeightRule& inherited) {
   WeightRule rule = inherited;
   SettingsReader reader(&entry, "rule");
@@ -272,7 +174,7 @@ Settings rule_settings(const WeightRule& rule, std::string_view backend) {
 }
 
 Settings weights_settings(const RunConfig& config) {
-  const std::string_view backend = kernels_of(config.device);
+  const std::string_view backend = kernel_backend(config.device);
   Settings map = rule_settings(config.weights, backend);
   if (!config.rules.empty()) {
     Settings rules;
@@ -286,27 +188,6 @@ Settings weights_settings(const RunConfig& config) {
 }
 
 }  // namespace
-
-PluginSpec attention_on(const RunConfig& config, std::string_view backend) {
-  return config.gpu_layers == kAllLayers ? config.attention : with_kernels_of("attention", config.attention, backend);
-}
-
-PluginSpec with_kernels(PluginSpec format, const RunConfig& config, std::string_view backend) {
-  if (config.gpu_layers != kAllLayers) format = with_kernels_of("formats", std::move(format), backend);
-  if (config.weight_kernel) format = with_weight_kernel(std::move(format), *config.weight_kernel, backend);
-  return config.deterministic && backend == "cuda" ? with_one_kernel("formats", std::move(format)) : format;
-}
-
-void check_weight_kernel(const RunConfig& config, const std::vector<std::string>& formats) {
-  if (!config.weight_kernel) return;
-  for (const auto& [phase, name] : asked_kernels(*config.weight_kernel)) {
-    const std::vector<std::string> known = kernels_of_formats(formats, phase, config);
-    if (std::ranges::find(known, name->text) != known.end()) continue;
-    const std::string near = suggestion(name->text, known), which = phase.empty() ? "" : " for " + phase;
-    throw Error(name->where, "none of the weights' formats (" + joined(formats) + ") has a kernel " + printable(name->text) + which +
-                                 " on device " + config.device, joined(known), near.empty() ? "" : "did you mean " + near + "?");
-  }
-}
 
 RunConfig read_run_config(const Settings& base) {
   RunConfig config;
@@ -327,19 +208,18 @@ RunConfig read_run_config(const Settings& base) {
   reader.integer("threads", config.threads, 0, kMaxThreads, {});
   reader.finish();
   effective_settings(config);  // reads every plugin's own parameters
-  const std::string_view backend = kernels_of(config.device);
-  if (config.deterministic && backend == "cuda") config.attention = with_one_kernel("attention", config.attention);
-  if (config.gpu_layers != kAllLayers) return config;  // which kernels a format takes is settled tensor by tensor
-  if (!config.weights.format.type.empty()) config.weights.format = with_kernels(config.weights.format, config, backend);
+  const std::string_view backend = kernel_backend(config.device);
+  config.attention = attention_on(config, backend);
+  if (!config.weights.format.type.empty()) config.weights.format = format_on(config.weights.format, config, backend);
   for (WeightRule& rule : config.rules) {
-    if (!rule.format.type.empty()) rule.format = with_kernels(rule.format, config, backend);
+    if (!rule.format.type.empty()) rule.format = format_on(rule.format, config, backend);
   }
   return config;
 }
 
 Settings effective_settings(const RunConfig& config) {
   Registry& registry = Registry::instance();
-  const std::string_view backend = kernels_of(config.device);
+  const std::string_view backend = kernel_backend(config.device);
   Settings map, processors;
   map.kind = Settings::Kind::map;
   processors.kind = Settings::Kind::list;

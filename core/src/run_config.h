@@ -41,15 +41,6 @@ struct RunConfig {
   int threads = 0;                   ///< 0: all cores. Not part of the run's identity.
 };
 
-/// The format of a weight that is multiplied on `backend` ("cuda" for GPUs and the emulator), with the kernels that `config` asks for:
-/// weights.kernel where the format has it there and names none itself; of a model that is split, none of another backend's; with deterministic: true one for prefill and decoding on a GPU, so
-/// that a row's bits do not depend on what came with it. @throws Error where that one would be two.
-PATCHBAY_API PluginSpec with_kernels(PluginSpec format, const RunConfig& config, std::string_view backend);
-/// The attention of the layers that run on `backend`: of a model that is split, the kernels that are another backend's are left out.
-PATCHBAY_API PluginSpec attention_on(const RunConfig& config, std::string_view backend);
-/// Whether one of these formats (by type) has the kernels that weights.kernel names, on a backend of the run's. @throws Error naming those there are.
-PATCHBAY_API void check_weight_kernel(const RunConfig& config, const std::vector<std::string>& formats);
-
 /// Reads and checks everything that can be checked without the model. Unknown keys, wrong values and unknown plugins are Errors.
 PATCHBAY_API RunConfig read_run_config(const Settings& base);
 /// Every setting in effect, nested plugins expanded, as a tree ready for to_json: the record's `config`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernel_choice.h"
 #include "patchbay/plugin.h"
 #include "registry.h"
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "gguf_types.h"
+#include "kernel_choice.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
 #include "weights.h"

@@ -6,6 +6,7 @@
 
 #include "device_rows.h"
 #include "engine/plain_numbers.h"
+#include "kernel_choice.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
 
@@ -138,7 +139,7 @@ class Loader {
 
   /// The format once more, with the kernels that are to run in this place.
   void choose_kernels(Linear& linear, Ops& ops) const {
-    linear.format = make<WeightFormat>(with_kernels(linear.spec, config_, ops.device().is_host() ? "cpu" : "cuda"));
+    linear.format = make<WeightFormat>(format_on(linear.spec, config_, ops.device().is_host() ? "cpu" : "cuda"));
   }
 
   void prepare(Linear& linear, Ops& ops) {
