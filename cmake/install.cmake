@@ -16,4 +16,4 @@ configure_package_config_file(cmake/patchbayConfig.cmake.in ${PROJECT_BINARY_DIR
 # Interfaces are C++ classes: only the very version will do, and at load time the build id has the last word.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/patchbayConfigVersion.cmake COMPATIBILITY ExactVersion)
 install(FILES ${PROJECT_BINARY_DIR}/generated/patchbayConfig.cmake ${PROJECT_BINARY_DIR}/generated/patchbayConfigVersion.cmake
-  cmake/patchbay_add_plugin.cmake cmake/patchbay_gpu.cmake cmake/warnings.cmake DESTINATION ${package_folder})
+  cmake/patchbay_add_plugin.cmake cmake/patchbay_gpu.cmake cmake/keep_ptxas.sh cmake/warnings.cmake DESTINATION ${package_folder})

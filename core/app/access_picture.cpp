@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiment/report_html.h"
+#include "experiment/text_table.h"
 #include "gpu/requests.h"
 
 namespace patchbay::app {
@@ -59,7 +60,7 @@ Drawing sectors(const gpu::AccessPattern& pattern) {
     drawing.body += line(lane_middle(lane), kLaneTop + kHeight, from + bytes, kTargetTop, lane_colour(lane));
   }
   drawing.height = kTargetTop + kHeight + 40;
-  drawing.body += words(kLeft, kTargetTop + kHeight + 28, fmt::format("{} sectors of 32 bytes, {} bytes from the first to the last", count,
+  drawing.body += words(kLeft, kTargetTop + kHeight + 28, fmt::format("above: lanes; below: bytes. {} of 32 bytes, {} bytes from the first to the last", counted(count, "sector"),
                                                                       places.empty() ? 0 : (places.rbegin()->first - places.begin()->first + 1) * 32));
   return drawing;
 }
@@ -70,8 +71,6 @@ Drawing banks(const gpu::AccessPattern& pattern) {
   Drawing drawing;
   int rows = 0, earlier = 0;
   const unsigned together = gpu::lanes_together(*std::ranges::max_element(pattern.bytes));
-  for (int bank = 0; bank < gpu::kBanks; ++bank)
-    drawing.body += words(kLeft + bank * kLaneWidth + 7, kTargetTop - 4, std::to_string(bank), "font-size=\"9\"");
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (lane % together == 0) {
       for (auto& column : columns) column.clear();
@@ -90,8 +89,10 @@ Drawing banks(const gpu::AccessPattern& pattern) {
       rows = std::max(rows, row + 1);
     }
   }
+  for (int bank = 0; bank < gpu::kBanks; ++bank)  // over the lines
+    drawing.body += words(kLeft + bank * kLaneWidth + 7, kTargetTop - 4, std::to_string(bank), "font-size=\"9\" paint-order=\"stroke\" stroke=\"white\" stroke-width=\"4\"");
   drawing.height = kTargetTop + rows * kHeight + 40;
-  drawing.body += words(kLeft, drawing.height - 16, fmt::format("{} lanes go together; {} wavefronts, from top to bottom", together, rows));
+  drawing.body += words(kLeft, drawing.height - 16, fmt::format("above: lanes; below: banks. {} lanes go together; {}, from top to bottom", together, counted(rows, "wavefront")));
   return drawing;
 }
 

@@ -56,13 +56,15 @@ struct PerplexityOptions {
 };
 struct BenchOptions { ModelOptions model; std::int64_t prompt = 256, generate = 128; int repeat = 5; };
 struct ProfileOptions {
+  using Count = std::optional<std::int64_t>;  ///< empty: not given, which is told apart from a default that does not apply
   std::string technique;                 ///< kind/name of a plugin with kernels; "": the steps of model.model
   std::string kernel, op;                ///< which of its kernels; which operation of a backend
-  std::int64_t rows = 256, cols = 256, tokens = 1;                                    ///< of a format, an operation
-  std::int64_t heads = 8, kv_heads = 2, head_size = 64, context = 0;                  ///< of an attention
-  std::int64_t prompt = 16, generate = 1;                                             ///< of a model
+  Count rows, cols, tokens;                    ///< of a format, an operation
+  Count heads, kv_heads, head_size, context;   ///< of an attention, of the cache
+  Count prompt, generate;                      ///< of a model
   ModelOptions model;                    ///< its assignments: of the technique, or of the run
   std::string gpu = "H100", picture, line;   ///< picture: a file; line: of the source, "gemm.cu:31"; "": the costliest
+  std::string ncu;                       ///< a file of figures that ncu measured; "": docs/measurements/ncu_GPU.json, if it is there
   int registers = 0;                     ///< of a thread; 0: what nvcc says, if it built the kernel
 };
 struct PlanOptions { std::string file; std::vector<std::string> assignments; bool json = false; std::string out; };

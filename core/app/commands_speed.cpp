@@ -20,7 +20,7 @@ void add_profile(CLI::App& app, Outcome& outcome) {
       [](CLI::App& command, ProfileOptions& options) {
         command.add_option("technique", options.technique, "A plugin with kernels (formats/fp16, attention/flash, backends/cuda); or give --model");
         command.add_option("--kernel", options.kernel, "One of its kernels, as `patchbay list kernels` names it; else the best");
-        command.add_option("--op", options.op, "The operation of a backend");
+        command.add_option("--op", options.op, "The operation of a backend (rms_norm, add, write_kv, sample, ...)");
         number(command, "--rows", options.rows, "Rows of the weight");
         number(command, "--cols", options.cols, "Columns of the weight, values of a token");
         number(command, "--tokens", options.tokens, "Tokens of the step");
@@ -33,6 +33,7 @@ void add_profile(CLI::App& app, Outcome& outcome) {
         number(command, "--generate", options.generate, "Tokens decoded after it");
         command.add_option("--gpu", options.gpu, "Whose limits: A100, H100, H200, RTX 4090, L4");
         number(command, "--registers", options.registers, "Of a thread, where nvcc's figure is not at hand", 0, 255);
+        path(command, "--ncu", options.ncu, "What ncu measured, to stand beside: `ncu --csv --page raw`, or JSON; else docs/measurements/ncu_GPU.json");
         path(command, "--picture", options.picture, "Write one warp's access pattern: .svg for one line of the source, .html for the costliest");
         command.add_option("--line", options.line, "Which line of the source the picture shows (gemm.cu:31)");
         threads(command, options.model.threads);

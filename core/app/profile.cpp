@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdio>
+#include <filesystem>
 
 #include "access_picture.h"
 #include "commands.h"
@@ -28,6 +30,15 @@ void check_options(const ProfileOptions& options) {
   if (options.picture.empty()) return;
   if (!is_page(options.picture) && !options.picture.ends_with(".svg")) throw Error("--picture", "'" + printable(options.picture) + "' says no form that is known", "a name in .svg or .html");
   refuse_other_file(options.picture, is_page(options.picture) ? kPageStart : kSvgStart, "a picture of patchbay profile");
+}
+
+/// What ncu measured: of the file given, or of the one that is there for this GPU.
+NcuFigures ncu_of(const ProfileOptions& options) {
+  if (!options.ncu.empty()) return NcuFigures(options.ncu);
+  std::string name;
+  for (const char c : gpu::gpu_model(options.gpu).name) name += c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string file = "docs/measurements/ncu_" + name + ".json";
+  return std::filesystem::exists(file) ? NcuFigures(file) : NcuFigures();
 }
 
 struct Line { const gpu::KernelCounters* kernel; const gpu::SiteCounters* site; };
@@ -67,7 +78,7 @@ int profile(const ProfileOptions& given) {
     options.technique.clear();
   }
   check_options(options);
-  const ProfileView view{gpu::gpu_model(options.gpu), options.registers, options.model.model.empty()};
+  const ProfileView view{gpu::gpu_model(options.gpu), options.registers, options.model.model.empty(), NvccReport::beside_plugins(), ncu_of(options)};
   const auto cases = options.model.model.empty() ? std::vector{profile_technique(options)} : profile_model(options);
   if (!options.picture.empty()) write_picture(options, cases);
   if (options.model.json) fmt::print("{}\n", json_text(profile_json(cases, view)));

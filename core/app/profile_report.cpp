@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "experiment/text_table.h"
 
 namespace patchbay::app {
@@ -25,18 +27,19 @@ std::string shortened(const std::string& name) {
 }
 double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-std::optional<int> registers_of(const ProfileView& view) {
-  return view.registers > 0 ? std::optional(view.registers) : std::nullopt;
-}
-double tensor_flops(const KernelCounters& kernel) {
-  double sum = 0;
-  for (const auto& [mma, flops] : kernel.tensor_flops) sum += static_cast<double>(flops);
-  return sum;
-}
-/// The operations that a kernel is held to: its mma, or the whole case's where it is its one kernel.
-double flops_of(const KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels) {
-  if (const double tensor = tensor_flops(kernel); tensor > 0) return tensor;
-  return kernels == 1 ? profiled.flops : 0;
+/// Two spaces before, four before what does not fit on a line of `columns`; 0: one line.
+std::string paragraph(const std::string& text, std::size_t columns) {
+  std::string result, line = " ";
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    if (columns > 0 && width_of(line) + 1 + width_of(text.substr(begin, end - begin)) > columns && line.find_first_not_of(' ') != std::string::npos) {
+      result += line + "\n";
+      line = "   ";
+    }
+    line += " " + text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  return result + line + "\n";
 }
 
 TextTable kernel_table(const std::vector<KernelCounters>& kernels, const ProfiledCase& profiled, const ProfileView& view) {
@@ -47,15 +50,14 @@ TextTable kernel_table(const std::vector<KernelCounters>& kernels, const Profile
     const auto global = kernel.global_traffic();
     const auto shared = kernel.shared_traffic();
     const auto branches = kernel.all_branches();
-    const auto registers = registers_of(view);
-    const auto bounds = time_bounds(view.gpu, kernel, flops_of(kernel, profiled, kernels.size()));
+    const KernelView seen = view_of(kernel, profiled, kernels.size(), view);
     table.rows.push_back({shortened(kernel.kernel), size_of(kernel.grid), size_of(kernel.block), std::to_string(kernel.launches), std::to_string(global.requests),
                           fmt::format("{:.1f}", ratio(static_cast<double>(global.sectors), static_cast<double>(global.requests))),
                           percent(ratio(static_cast<double>(global.unique_bytes), static_cast<double>(global.sectors * gpu::kSectorBytes))),
                           shared.requests ? fmt::format("{:.2f}x", ratio(static_cast<double>(shared.wavefronts), static_cast<double>(shared.least_wavefronts))) : "-",
                           branches.executed ? percent(ratio(static_cast<double>(branches.divergent), static_cast<double>(branches.executed))) : "-",
-                          (registers ? "" : "<= ") + percent(occupancy(view.gpu, kernel, registers).share),
-                          bytes_text(static_cast<double>(kernel.read_bytes + kernel.written_bytes)), time_text(bounds.longest()), std::string(bounds.limit())});
+                          (seen.registers ? "" : "<= ") + percent(seen.occupancy.share),
+                          bytes_text(static_cast<double>(kernel.read_bytes + kernel.written_bytes)), time_text(seen.bounds.longest()), std::string(seen.bounds.limit())});
   }
   return table;
 }
@@ -76,80 +78,63 @@ TextTable line_table(const KernelCounters& kernel) {
   return table;
 }
 
-std::string details(const KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels, const ProfileView& view, bool utf8, std::size_t columns) {
-  std::string text = fmt::format("\n{}\n", kernel.kernel);
-  std::string instructions;
+/// What ncu measured, where it did.
+TextTable ncu_table(const std::vector<BesideNcu>& beside) {
+  TextTable table;
+  table.header = {"figure", "emulated", "ncu", "metric"};
+  table.right = {false, true, true, false};
+  const auto text = [](const std::optional<double>& value) { return value ? fmt::format("{:.6g}", *value) : std::string("-"); };
+  for (const BesideNcu& row : beside) table.rows.push_back({row.what, text(row.emulated), text(row.ncu), row.metric});
+  return table;
+}
+
+std::string instructions_text(const KernelCounters& kernel) {
+  std::string text = "instructions of warps: ";
+  const char* separator = "";
   for (int i = 0; i < gpu::kInstructions; ++i)
     if (const auto count = kernel.instructions[static_cast<std::size_t>(i)])
-      instructions += fmt::format("{}{} {}", instructions.empty() ? "" : ", ", count, name_of(static_cast<Instruction>(i)));
-  text += fmt::format("  instructions of warps: {}; {} basic blocks with {:.1f} of 32 lanes\n", instructions, kernel.basic_blocks,
-                      ratio(static_cast<double>(kernel.basic_block_lanes), static_cast<double>(kernel.basic_blocks)));
+      text += fmt::format("{}{} {}", std::exchange(separator, ", "), count, name_of(static_cast<Instruction>(i)));
+  return text + fmt::format("; {} basic blocks with {:.1f} of 32 lanes", kernel.basic_blocks,
+                            ratio(static_cast<double>(kernel.basic_block_lanes), static_cast<double>(kernel.basic_blocks)));
+}
+std::string memory_text(const KernelCounters& kernel) {
   const auto global = kernel.global_traffic();
-  text += fmt::format("  global memory: {} asked for, {} in sectors of requests; {} of sectors touched ({} read, {} written)\n",
-                      bytes_text(static_cast<double>(global.bytes)), bytes_text(static_cast<double>(global.sectors * gpu::kSectorBytes)),
-                      bytes_text(static_cast<double>(kernel.read_bytes + kernel.written_bytes)), bytes_text(static_cast<double>(kernel.read_bytes)),
-                      bytes_text(static_cast<double>(kernel.written_bytes)));
-  const auto registers = registers_of(view);
-  const auto fits = occupancy(view.gpu, kernel, registers);
-  text += fmt::format("  {}: {} of {} threads, {} of shared memory, {}: {} on a multiprocessor, {} of its warps, limited by {}\n", view.gpu.name,
-                      counted(static_cast<std::int64_t>(kernel.blocks()), "block"), kernel.threads(), bytes_text(static_cast<double>(kernel.shared_bytes)),
-                      registers ? fmt::format("{} registers", *registers) : std::string("registers unknown (not counted)"), counted(fits.blocks, "block"),
-                      percent(fits.share), fits.limit);
-  const double flops = flops_of(kernel, profiled, kernels);
-  const auto bounds = time_bounds(view.gpu, kernel, flops);
-  const double traffic = static_cast<double>(kernel.read_bytes + kernel.written_bytes);
-  text += fmt::format("  at least: memory {}, L1 {}, shared {}, tensor cores {}, fp32 {}", time_text(bounds.memory), time_text(bounds.cache),
-                      time_text(bounds.shared), time_text(bounds.tensor), time_text(bounds.fp32));
-  if (flops > 0) {
-    const double peak = kernel.tensor_flops.empty() ? view.gpu.fp32_tflops : view.gpu.half_tflops;
-    text += fmt::format("; {:.1f} operations per byte, where {} balances at {:.0f}", ratio(flops, traffic), view.gpu.name, peak * 1e3 / view.gpu.memory_gb_per_s);
-  }
-  text += "\n\n" + line_table(kernel).text(utf8, columns, 2);
+  return fmt::format("global memory: {} asked for, {} in sectors of requests; {} of sectors touched ({} read, {} written)",
+                     bytes_text(static_cast<double>(global.bytes)), bytes_text(static_cast<double>(global.sectors * gpu::kSectorBytes)),
+                     bytes_text(static_cast<double>(kernel.read_bytes + kernel.written_bytes)), bytes_text(static_cast<double>(kernel.read_bytes)),
+                     bytes_text(static_cast<double>(kernel.written_bytes)));
+}
+std::string occupancy_text(const KernelCounters& kernel, const KernelView& seen, const ProfileView& view) {
+  const std::string registers = seen.registers ? fmt::format("{} ({})", seen.registers->count, seen.registers->source) : "unknown: give --registers";
+  return fmt::format("{}: {} of {} threads, {} of shared memory, registers: {}; {} on a multiprocessor, {}{} of its warps, limited by {}", view.gpu.name,
+                     counted(static_cast<std::int64_t>(kernel.blocks()), "block"), kernel.threads(), bytes_text(static_cast<double>(kernel.shared_bytes)),
+                     registers, counted(seen.occupancy.blocks, "block"), seen.registers ? "" : "at most ", percent(seen.occupancy.share), seen.occupancy.limit);
+}
+std::string bounds_text(const KernelCounters& kernel, const KernelView& seen, const ProfileView& view) {
+  const auto& bounds = seen.bounds;
+  std::string text = fmt::format("at least: memory {}, L1 {}, shared {}, tensor cores {}, fp32 {}", time_text(bounds.memory), time_text(bounds.cache),
+                                 time_text(bounds.shared), time_text(bounds.tensor), time_text(bounds.fp32));
+  const gpu::Peak peak = peak_of(view.gpu, kernel);
+  if (peak.tflops == 0) return text + fmt::format("; {} has no {}", view.gpu.name, peak.what);
+  if (seen.flops == 0) return text;
+  return text + fmt::format("; {:.1f} operations per byte, where the {} of {} balance memory at {:.0f}",
+                            ratio(seen.flops, static_cast<double>(kernel.read_bytes + kernel.written_bytes)), peak.what, view.gpu.name,
+                            peak.tflops * 1e3 / view.gpu.memory_gb_per_s);
+}
+
+std::string details(const KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels, const ProfileView& view, bool utf8, std::size_t columns) {
+  const KernelView seen = view_of(kernel, profiled, kernels, view);
+  std::string text = fmt::format("\n{}\n", kernel.kernel);
+  for (const std::string& line : {instructions_text(kernel), memory_text(kernel), occupancy_text(kernel, seen, view), bounds_text(kernel, seen, view)})
+    text += paragraph(line, columns);
+  text += "\n" + line_table(kernel).text(utf8, columns, 2);
   for (std::size_t i = 0; i < kernel.branches.size() && i < 6; ++i) {
     const auto& branch = kernel.branches[i];
     if (branch.divergent) text += fmt::format("  branch at {}: {} of {} divergent\n", branch.line, branch.divergent, branch.executed);
   }
   if (kernel.dropped) text += fmt::format("  {} accesses are missing: lanes of a warp were more than 262144 apart\n", kernel.dropped);
+  if (!seen.beside.empty()) text += "\n" + ncu_table(seen.beside).text(utf8, columns, 1);
   return text;
-}
-
-nlohmann::json pattern_json(const gpu::AccessPattern& pattern) {
-  nlohmann::json lanes = nlohmann::json::array();
-  for (unsigned lane = 0; lane < 32; ++lane)
-    if (pattern.lanes >> lane & 1) lanes.push_back({{"lane", lane}, {"offset", pattern.offset[lane]}, {"bytes", pattern.bytes[lane]}});
-  return {{"object", pattern.object}, {"block", pattern.block}, {"warp", pattern.warp}, {"lanes", lanes}};
-}
-
-nlohmann::json kernel_json(const KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels, const ProfileView& view) {
-  const auto registers = registers_of(view);
-  const auto fits = occupancy(view.gpu, kernel, registers);
-  const auto bounds = time_bounds(view.gpu, kernel, flops_of(kernel, profiled, kernels));
-  const auto global = kernel.global_traffic();
-  const auto shared = kernel.shared_traffic();
-  const auto branches = kernel.all_branches();
-  nlohmann::json json = {
-      {"kernel", kernel.kernel}, {"launches", kernel.launches}, {"grid", {kernel.grid.x, kernel.grid.y, kernel.grid.z}},
-      {"block", {kernel.block.x, kernel.block.y, kernel.block.z}}, {"shared_bytes", kernel.shared_bytes}, {"instructions", nlohmann::json::object()},
-      {"basic_blocks", kernel.basic_blocks}, {"basic_block_lanes", kernel.basic_block_lanes}, {"tensor_flops", kernel.tensor_flops},
-      {"global", {{"requests", global.requests}, {"sectors", global.sectors}, {"bytes", global.bytes}, {"unique_bytes", global.unique_bytes},
-                  {"read_bytes", kernel.read_bytes}, {"written_bytes", kernel.written_bytes}}},
-      {"shared", {{"requests", shared.requests}, {"wavefronts", shared.wavefronts}, {"least_wavefronts", shared.least_wavefronts}}},
-      {"branches", {{"executed", branches.executed}, {"divergent", branches.divergent}}},
-      {"registers", registers ? nlohmann::json(*registers) : nlohmann::json()},
-      {"occupancy", {{"blocks", fits.blocks}, {"share", fits.share}, {"limit", fits.limit}}},
-      {"at_least_s", {{"memory", bounds.memory}, {"l1", bounds.cache}, {"shared", bounds.shared}, {"tensor", bounds.tensor}, {"fp32", bounds.fp32},
-                      {"longest", bounds.longest()}, {"limit", bounds.limit()}}},
-      {"dropped", kernel.dropped}, {"lines", nlohmann::json::array()}, {"divergent_lines", nlohmann::json::array()}};
-  for (int i = 0; i < gpu::kInstructions; ++i)
-    if (const auto count = kernel.instructions[static_cast<std::size_t>(i)]) json["instructions"][name_of(static_cast<Instruction>(i))] = count;
-  for (const SiteCounters& site : kernel.sites)
-    json["lines"].push_back({{"line", site.line}, {"instruction", name_of(site.what)}, {"memory", site.shared ? "shared" : "global"},
-                             {"requests", site.requests}, {"lanes", site.lanes}, {"bytes", site.bytes}, {"unique_bytes", site.unique_bytes},
-                             {"sectors", site.sectors}, {"wavefronts", site.wavefronts}, {"least_wavefronts", site.least_wavefronts},
-                             {"worst", pattern_json(site.worst)}});
-  for (const auto& branch : kernel.branches)
-    json["divergent_lines"].push_back({{"line", branch.line}, {"executed", branch.executed}, {"divergent", branch.divergent}});
-  return json;
 }
 
 }  // namespace
@@ -170,17 +155,6 @@ std::string profile_text(const std::vector<ProfiledCase>& cases, const ProfileVi
       for (const KernelCounters& kernel : kernels) text += details(kernel, profiled, kernels.size(), view, utf8, columns);
   }
   return text;
-}
-
-nlohmann::json profile_json(const std::vector<ProfiledCase>& cases, const ProfileView& view) {
-  nlohmann::json result = {{"gpu", view.gpu.name}, {"cases", nlohmann::json::array()}};
-  for (const ProfiledCase& profiled : cases) {
-    const auto kernels = merge_launches(profiled.launches);
-    nlohmann::json one = {{"title", profiled.title}, {"path", profiled.path}, {"flops", profiled.flops}, {"bytes", profiled.bytes}, {"kernels", nlohmann::json::array()}};
-    for (const KernelCounters& kernel : kernels) one["kernels"].push_back(kernel_json(kernel, profiled, kernels.size(), view));
-    result["cases"].push_back(one);
-  }
-  return result;
 }
 
 }  // namespace patchbay::app

@@ -212,6 +212,14 @@ std::vector<std::string> Registry::kinds() const {
   return result;
 }
 
+std::vector<std::string> Registry::paths() const {
+  std::vector<std::string> all;
+  const std::lock_guard lock(impl_->mutex);
+  for (const auto& [kind, libraries] : impl_->kinds)
+    for (const auto& [name, library] : libraries) all.push_back(library.path);
+  return all;
+}
+
 std::vector<RefusedPlugin> Registry::refused() {
   std::vector<RefusedPlugin> result = impl_->missing_folders;
   const std::lock_guard lock(impl_->mutex);

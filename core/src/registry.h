@@ -36,6 +36,8 @@ class PATCHBAY_API Registry {
   /// All names of a kind, sorted, without loading them.
   std::vector<std::string> names(std::string_view kind) const;
   std::vector<std::string> kinds() const;
+  /// The files of all plugins, without loading them.
+  std::vector<std::string> paths() const;
   /// Loads everything; what cannot be loaded is listed here.
   std::vector<RefusedPlugin> refused();
   std::vector<ParamInfo> describe(const PluginTable& table) const;

@@ -259,8 +259,8 @@ TEST_CASE("profiler: time bounds by hand") {
   CHECK(time_bounds(h200, kernel).memory == Approx(1.0));
   CHECK(time_bounds(h200, kernel).limit() == "memory");
   gpu::SiteCounters loads, banks;
-  loads.sectors = 132ull * 1'830'000'000 * 4;                    // 128 bytes per clock and multiprocessor
-  banks.shared = true, banks.wavefronts = 132ull * 1'830'000'000 * 3;
+  loads.sectors = 132ull * 1'980'000'000 * 4;                    // 128 bytes per clock and multiprocessor
+  banks.shared = true, banks.wavefronts = 132ull * 1'980'000'000 * 3;
   kernel.sites = {loads, banks};
   CHECK(time_bounds(h200, kernel).cache == Approx(1.0));
   CHECK(time_bounds(h200, kernel).shared == Approx(3.0));
@@ -272,4 +272,26 @@ TEST_CASE("profiler: time bounds by hand") {
   CHECK(time_bounds(h200, kernel).tensor == Approx(2.0));
   CHECK(time_bounds(h200, kernel).memory == Approx(1.0));
   CHECK(time_bounds(h200, kernel).limit() == "shared");
+}
+
+TEST_CASE("profiler: the peak is that of the arithmetic that a kernel does") {
+  gpu::KernelCounters kernel;
+  const auto peak = [&](const char* gpu) { return peak_of(gpu::gpu_model(gpu), kernel); };
+  CHECK(peak("L4").what == "fp32");
+  CHECK(peak("L4").tflops == 30.3);
+  kernel.tensor_flops["mma.m16n8k32.s8"] = 1;
+  CHECK(peak("RTX 4090").what == "int8 tensor cores");
+  CHECK(peak("RTX 4090").tflops == 660.6);
+  kernel.tensor_flops["mma.m16n8k16"] = 1;                       // the slower of the two
+  CHECK(peak("RTX 4090").what == "fp16 tensor cores");
+  CHECK(peak("RTX 4090").tflops == 165.2);
+  kernel.tensor_flops = {{"mma.m16n8k32.f8", 1}};
+  CHECK(peak("H200").tflops == 1978.9);
+  CHECK(peak("A100").tflops == 0);                               // it has none
+}
+
+TEST_CASE("profiler: a kernel's name as the emulator, nvcc and ncu say it") {
+  CHECK(gpu::short_kernel_name("void a::(anonymous namespace)::gemm<__half>(__half const*, int)") == "gemm<__half>");
+  CHECK(gpu::short_kernel_name("void patchbay::cuda::<unnamed>::gemm<patchbay::cuda::<unnamed>::Tile<64>, (int)4>(const T1 *)") == "gemm<Tile<64>, 4>");
+  CHECK(gpu::short_kernel_name("copy") == "copy");
 }

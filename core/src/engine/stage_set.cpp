@@ -52,7 +52,7 @@ std::string by_stage(const std::vector<StageParts>& parts, Text text) {
 
 StageSet::StageSet(const ModelSpec& spec, const RunConfig& config)
     : backend_(make<Backend>(for_model(with_threads(config.backend, config.threads), spec))),
-      host_(backend_->device().is_host() ? backend_ : make<Backend>(with_threads({"cpu", nullptr}, config.threads))) {
+      host_(backend_->device().is_host() ? backend_ : make<Backend>(with_threads(RunConfig{}.backend, config.threads))) {
   const bool host = backend_->device().is_host();
   const int on_device = host || config.gpu_layers == kAllLayers ? spec.layers : config.gpu_layers;
   if (on_device > spec.layers) {

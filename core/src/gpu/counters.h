@@ -80,6 +80,8 @@ struct KernelCounters {
   PATCHBAY_API BranchCounters all_branches() const;
 };
 
+/// "gemm<__half>" of "void a::(anonymous namespace)::gemm<__half>(__half const*, int)", and of the same as ncu writes it.
+PATCHBAY_API std::string short_kernel_name(std::string name);
 /// Adds up sites and branches of one line (and kind), and sorts them.
 void merge_lines(KernelCounters& kernel);
 /// Adds up launches of the same kernel and shape, in the order of their first launch.

@@ -11,11 +11,11 @@ namespace {
 
 // Sources: docs/profiling.md.
 constexpr GpuModel kModels[] = {
-    {"A100", 80, 108, 1.410, 2039, 19.5, 312, 0, 624, 2048, 32, 164},
-    {"H100", 90, 132, 1.830, 3350, 66.9, 989.4, 1978.9, 1978.9, 2048, 32, 228},
-    {"H200", 90, 132, 1.830, 4800, 66.9, 989.4, 1978.9, 1978.9, 2048, 32, 228},
-    {"RTX 4090", 89, 128, 2.520, 1008, 82.6, 165.2, 330.3, 660.6, 1536, 24, 100},
-    {"L4", 89, 58, 2.040, 300, 30.3, 121, 242.5, 242.5, 1536, 24, 100},
+    {"A100", 80, 108, 1.410, 2039, 19.5, 156, 312, 0, 624, 2048, 32, 164},
+    {"H100", 90, 132, 1.980, 3350, 66.9, 494.7, 989.4, 1978.9, 1978.9, 2048, 32, 228},
+    {"H200", 90, 132, 1.980, 4800, 66.9, 494.7, 989.4, 1978.9, 1978.9, 2048, 32, 228},
+    {"RTX 4090", 89, 128, 2.520, 1008, 82.6, 82.6, 165.2, 330.3, 660.6, 1536, 24, 100},
+    {"L4", 89, 58, 2.040, 300, 30.3, 60, 121, 242.5, 242.5, 1536, 24, 100},
 };
 constexpr int kRegisters = 65536, kRegistersOfWarpStep = 256, kSharedStep = 128, kSharedOfSystem = 1024;
 constexpr double kL1BytesPerClock = 128;
@@ -28,9 +28,12 @@ std::string plain(std::string_view name) {
 }
 std::size_t rounded_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
 
-double peak_tflops(const GpuModel& gpu, const std::string& mma) {
-  if (mma.ends_with(".s8")) return gpu.int8_tops;
-  return mma.ends_with(".f8") ? gpu.fp8_tflops : gpu.half_tflops;
+/// Of one kind of mma, as the counters name it (mma.m16n8k32.s8).
+Peak peak_of_mma(const GpuModel& gpu, std::string_view mma) {
+  if (mma.ends_with(".s8")) return {"int8 tensor cores", gpu.int8_tops};
+  if (mma.ends_with(".f8")) return {"fp8 tensor cores", gpu.fp8_tflops};
+  if (mma.ends_with(".tf32")) return {"tf32 tensor cores", gpu.tf32_tflops};
+  return {"fp16 tensor cores", gpu.half_tflops};
 }
 
 }  // namespace
@@ -59,6 +62,13 @@ Occupancy occupancy(const GpuModel& gpu, const KernelCounters& kernel, std::opti
   return {least.blocks, static_cast<double>(least.blocks * warps) / most_warps, least.what};
 }
 
+Peak peak_of(const GpuModel& gpu, const KernelCounters& kernel) {
+  Peak slowest;
+  for (const auto& [mma, count] : kernel.tensor_flops)
+    if (const Peak peak = peak_of_mma(gpu, mma); slowest.what.empty() || peak.tflops < slowest.tflops) slowest = peak;
+  return slowest.what.empty() ? Peak{"fp32", gpu.fp32_tflops} : slowest;
+}
+
 double TimeBounds::longest() const { return std::max({memory, cache, shared, tensor, fp32}); }
 std::string_view TimeBounds::limit() const {
   const double most = longest();
@@ -74,7 +84,7 @@ TimeBounds time_bounds(const GpuModel& gpu, const KernelCounters& kernel, double
   bounds.cache = static_cast<double>(kernel.global_traffic().sectors * kSectorBytes) / (kL1BytesPerClock * clocks);
   bounds.shared = static_cast<double>(kernel.shared_traffic().wavefronts) / clocks;
   for (const auto& [mma, count] : kernel.tensor_flops)
-    if (const double peak = peak_tflops(gpu, mma); peak > 0) bounds.tensor += static_cast<double>(count) / (peak * 1e12 * part);
+    if (const double peak = peak_of_mma(gpu, mma).tflops; peak > 0) bounds.tensor += static_cast<double>(count) / (peak * 1e12 * part);
   if (kernel.tensor_flops.empty()) bounds.fp32 = flops / (gpu.fp32_tflops * 1e12 * part);
   return bounds;
 }

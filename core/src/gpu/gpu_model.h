@@ -15,10 +15,10 @@ struct GpuModel {
   std::string_view name;
   int architecture;            ///< 80: sm_80
   int multiprocessors;
-  double clock_ghz;            ///< boost
+  double clock_ghz;            ///< the highest boost clock
   double memory_gb_per_s;
   double fp32_tflops;          ///< outside of tensor cores
-  double half_tflops, fp8_tflops, int8_tops;  ///< dense, on tensor cores, floats summed in fp32; 0: it has none
+  double tf32_tflops, half_tflops, fp8_tflops, int8_tops;  ///< dense, on tensor cores, floats summed in fp32; half: fp16 and bf16; 0: it has none
   int threads, blocks, shared_kib;  ///< that fit on one multiprocessor
 };
 PATCHBAY_API std::span<const GpuModel> gpu_models();
@@ -33,6 +33,10 @@ struct Occupancy {
 };
 /// registers: of a thread, where known.
 PATCHBAY_API Occupancy occupancy(const GpuModel& gpu, const KernelCounters& kernel, std::optional<int> registers);
+
+/// The arithmetic that a kernel is held to: of its mma where it has any (the slowest type, if of several), else fp32.
+struct Peak { std::string_view what; double tflops = 0; };
+PATCHBAY_API Peak peak_of(const GpuModel& gpu, const KernelCounters& kernel);
 
 /// The shortest time that each part of the GPU needs for what the kernel asks of it, in seconds. The kernel takes at least the longest.
 struct TimeBounds {

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
-#include <unordered_map>
 #include <utility>
 
-#include "gpu/device_memory.h"
-#include "gpu/source_line.h"
-#include "gpu/warp_requests.h"
+#include "gpu/open_launch.h"
 #include "patchbay/error.h"
 
 namespace patchbay::gpu {
@@ -23,103 +19,6 @@ namespace {
 
 /// Groups that a warp may have open at one instruction: 85 MB of requests.
 constexpr std::size_t kMostOpen = 1 << 18;
-
-/// Sectors of global memory, as a bit each.
-class SectorSet {
- public:
-  void add(std::uint64_t sector) {
-    const std::uint64_t page = sector / 64;
-    if (page != last_page_ || !last_) last_page_ = page, last_ = &pages_[page];
-    *last_ |= 1ull << sector % 64;
-  }
-  std::uint64_t bytes() const {
-    std::uint64_t sectors = 0;
-    for (const auto& [page, bits] : pages_) sectors += static_cast<std::uint64_t>(std::popcount(bits));
-    return sectors * kSectorBytes;
-  }
-
- private:
-  std::unordered_map<std::uint64_t, std::uint64_t> pages_;
-  std::uint64_t last_page_ = 0, *last_ = nullptr;
-};
-
-/// Numbers for code addresses in the order of their first appearance, with a cache in front: asked for at every access.
-class Numbers {
- public:
-  std::uint32_t of(std::uint64_t key) {
-    Entry& entry = cache_[key * 0x9E3779B97F4A7C15ull >> 52];
-    if (entry.key != key + 1) entry = {key + 1, numbers_.try_emplace(key, static_cast<std::uint32_t>(numbers_.size())).first->second};
-    return entry.number;
-  }
-
- private:
-  struct Entry { std::uint64_t key = 0; std::uint32_t number = 0; };
-  std::vector<Entry> cache_ = std::vector<Entry>(4096);
-  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;
-};
-
-struct Site {
-  const void* pc = nullptr;
-  emulator::CallSite call;       ///< where pc says too little
-  SiteCounters counters;
-  std::uint64_t worst = 0;       ///< sectors or wavefronts of counters.worst
-};
-struct CodeBlock {
-  const void* pc = nullptr;      ///< after the call at its start
-  std::int32_t to[2] = {-1, -1}; ///< the first two blocks that followed
-  BranchCounters counters;
-};
-
-/// What is known of the launch that runs.
-struct OpenLaunch {
-  KernelCounters counters;
-  Numbers site_numbers, block_numbers;
-  std::vector<Site> sites;
-  std::vector<CodeBlock> blocks;
-  SectorSet read, written;
-  std::vector<std::vector<WarpRequests>> warps;  ///< by slot of the block
-  std::vector<std::vector<Request>> spare;       ///< memory of closed groups
-};
-
-AccessPattern pattern_of(const Request& request, const WarpRequests& warp, bool shared) {
-  AccessPattern pattern;
-  pattern.lanes = request.lanes;
-  pattern.block = warp.block->number, pattern.warp = warp.number;
-  const unsigned first = static_cast<unsigned>(std::countr_zero(request.lanes));
-  std::uint64_t base = request.address[first];
-  if (shared) {
-    for (const auto& variable : warp.block->variables) {
-      const auto begin = reinterpret_cast<std::uint64_t>(variable.address);
-      if (base >= begin && base < begin + variable.bytes) {
-        base = begin, pattern.object = variable.name;
-        break;
-      }
-    }
-  } else if (const auto* allocation = emulator::DeviceMemory::instance().find(reinterpret_cast<const void*>(base))) {
-    base = reinterpret_cast<std::uint64_t>(allocation->address), pattern.object = allocation->name;
-  }
-  for (unsigned lane = 0; lane < 32; ++lane)
-    if (request.has(lane)) pattern.offset[lane] = static_cast<std::int64_t>(request.address[lane] - base), pattern.bytes[lane] = request.bytes[lane];
-  return pattern;
-}
-
-/// Where the branch of each block is: the last instruction before the block that follows it in memory, if it led there; else the block's
-/// own beginning.
-std::vector<const void*> branch_addresses(const std::vector<CodeBlock>& blocks) {
-  std::vector<std::int32_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, std::less<>(), [&](std::int32_t i) { return blocks[static_cast<std::size_t>(i)].pc; });
-  std::vector<const void*> addresses(blocks.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const CodeBlock& block = blocks[static_cast<std::size_t>(order[i])];
-    const void*& address = addresses[static_cast<std::size_t>(order[i])];
-    address = block.pc;
-    if (i + 1 == order.size() || (order[i + 1] != block.to[0] && order[i + 1] != block.to[1])) continue;
-    const auto* next = static_cast<const unsigned char*>(blocks[static_cast<std::size_t>(order[i + 1])].pc);
-    address = next - (next[-5] == 0xE8 ? 5 : 6);  // x86-64: call near, or by way of a table
-  }
-  return addresses;
-}
 
 bool writes(Instruction what) { return what == Instruction::global_store || what == Instruction::global_atomic; }
 bool reads(Instruction what) { return what != Instruction::global_store; }
@@ -274,31 +173,6 @@ class Profiler::Watch final : public emulator::Observer {
       cost = sectors_.size();
     }
     if (cost > at_site.worst) at_site.worst = cost, site.worst = pattern_of(request, warp, site.shared);
-  }
-
-  /// The launch's counters with lines of the source in place of addresses.
-  static KernelCounters finished(OpenLaunch& launch) {
-    KernelCounters result = std::move(launch.counters);
-    result.kernel = emulator::kernel_name(result.function);
-    result.read_bytes = launch.read.bytes(), result.written_bytes = launch.written.bytes();
-    std::vector<const void*> addresses;
-    for (const Site& site : launch.sites) addresses.push_back(site.pc);
-    for (const void* address : branch_addresses(launch.blocks)) addresses.push_back(address);
-    const auto lines = emulator::source_lines(addresses);
-    auto line = lines.begin();
-    for (Site& site : launch.sites) {
-      site.counters.line = site.call.line ? emulator::text_of(site.call) : line->text;
-      result.sites.push_back(std::move(site.counters));
-      ++line;
-    }
-    for (CodeBlock& block : launch.blocks) {
-      block.counters.line = line->text;
-      // What only the emulator branches on, in the conversion of a half for instance, is no branch of the kernel.
-      if (block.to[1] >= 0 && !line->emulators) result.branches.push_back(std::move(block.counters));
-      ++line;
-    }
-    merge_lines(result);
-    return result;
   }
 
   std::unique_ptr<OpenLaunch> open_;

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/counters.h"
+
 namespace patchbay::gpu::emulator {
 
 Module module_of(const void* address) {
@@ -82,43 +84,6 @@ std::string fallback(const Module& module, std::uintptr_t offset) {
   std::snprintf(text, sizeof text, "+0x%llx", static_cast<unsigned long long>(offset));
   return file_name(module.path) + text;
 }
-
-/// "a::Dense<a::(anonymous namespace)::B> >" to "Dense<B>>".
-std::string unqualified(const std::string& name) {
-  std::string text;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    if (name.compare(i, 2, "::") == 0) {
-      constexpr std::string_view kAnonymous = "(anonymous namespace)";
-      if (text.ends_with(kAnonymous)) text.resize(text.size() - kAnonymous.size());
-      else while (!text.empty() && (std::isalnum(static_cast<unsigned char>(text.back())) || text.back() == '_')) text.pop_back();
-      ++i;
-    } else if (!(name[i] == ' ' && text.ends_with('>') && name.compare(i + 1, 1, ">") == 0)) {
-      text += name[i];
-    }
-  }
-  return text;
-}
-
-/// "void a::(anonymous namespace)::gemm<__half>(__half const*, int)" to "gemm<__half>".
-std::string short_name(const std::string& name) {
-  int depth = 0;
-  std::size_t begin = 0, end = name.size();
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (c == '<') ++depth;
-    if (c == '>') --depth;
-    if (depth) continue;
-    if (name.compare(i, 21, "(anonymous namespace)") == 0) i += 20;
-    else if (c == '(') { end = i; break; }
-    else if (c == ' ') begin = i + 1;
-    else if (c == ':') begin = i + 1;
-  }
-  return unqualified(name.substr(begin, end - begin));
-}
-
-}  // namespace
-
-namespace {
 
 /// "gemm.cu:31" of "/a/gemm.cu:31 (discriminator 2)".
 std::string short_line(const std::string& frame) {
@@ -202,7 +167,7 @@ std::string kernel_name(const void* function) {
   if (!module.base) return known[function] = "?";
   const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(function) - module.base;
   const auto lines = addr2line("-f -C", module, {&offset, 1});
-  return known[function] = lines.empty() || lines[0].find("?") == 0 ? fallback(module, offset) : short_name(lines[0]);
+  return known[function] = lines.empty() || lines[0].find("?") == 0 ? fallback(module, offset) : short_kernel_name(lines[0]);
 }
 
 }  // namespace patchbay::gpu::emulator
