@@ -16,7 +16,10 @@ def elements(vector):
 
 
 def worker():
-    pointer = gdb.parse_and_eval("'patchbay::gpu::emulator::worker'")  # quoted: a frame without debug information counts as C
+    try:
+        pointer = gdb.parse_and_eval("'patchbay::gpu::emulator::worker'")  # quoted: a frame without debug information counts as C
+    except gdb.error:  # no such symbol before libpatchbay_core is loaded, no thread-local variable before a thread runs
+        raise gdb.GdbError("no kernel runs: give `run` first, and break in a kernel") from None
     if not int(pointer):
         raise gdb.GdbError("no kernel runs on this OS thread")
     return pointer.dereference()

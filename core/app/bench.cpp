@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "common.h"
 #include "experiment/bootstrap.h"
+#include "experiment/emulated.h"
 #include "experiment/environment.h"
 #include "experiment/metrics.h"
 #include "experiment/predictions.h"
@@ -74,22 +75,27 @@ int bench(const BenchOptions& options) {
   }
   Json bench = {{"prefill_tokens_per_s", summary(prefill)}, {"decode_tokens_per_s", summary(decode)}, {"prompt", options.prompt},
                        {"generate", options.generate}, {"load_s", load_s}, {"peak_rss_bytes", peak_memory_bytes()},
-                       {"peak_rss_of", own_peak ? "loading and running" : "the whole process"}, {"threads", session->device().concurrency()},
+                       {"peak_rss_of", own_peak ? "loading and running" : "the whole process"}, {"threads", working_threads(*session)},
                        {"paths", session->paths()}, {"cpu", environment().cpu}, {"commit", environment().commit}};
-  bench.update(predictions(*session, options, result, median(prefill), median(decode)));
+  const std::string emulated = emulated_device(*session);
+  if (session->device().is_host()) bench.update(predictions(*session, options, result, median(prefill), median(decode)));  // the roofline is the CPU's
+  if (!emulated.empty()) bench.update({{"emulated", emulated}, {"emulated_speed", kEmulatedSpeed}});
   if (options.model.json) {
     fmt::print("{}\n", bench.dump());
     return 0;
   }
   const auto line = [&](const std::string& what, const std::string& phase) {
     const auto& speeds = bench[phase + "_tokens_per_s"];
-    fmt::print("{:<24} {:>9.1f} tokens/s  (median of {}; {:.1f} to {:.1f}); {:.0f}% of the roofline's {:.1f}\n", what, speeds["median"].get<double>(),
-               options.repeat, speeds["min"].get<double>(), speeds["max"].get<double>(), 100 * bench[phase + "_of_roofline"].get<double>(),
-               bench["predicted_" + phase + "_tokens_per_s"].get<double>());
+    fmt::print("{:<24} {:>9.1f} tokens/s{}  (median of {}; {:.1f} to {:.1f})", what, speeds["median"].get<double>(), emulated.empty() ? "" : " EMULATED",
+               options.repeat, speeds["min"].get<double>(), speeds["max"].get<double>());
+    if (const auto share = bench.find(phase + "_of_roofline"); share != bench.end())
+      fmt::print("; {:.0f}% of the roofline's {:.1f}", 100 * share->get<double>(), bench["predicted_" + phase + "_tokens_per_s"].get<double>());
+    fmt::print("\n");
   };
+  if (!emulated.empty()) fmt::print("{}\n", kEmulatedSpeed);
   line(fmt::format("prefill of {}", options.prompt), "prefill");
   line(fmt::format("decode of {} after it", options.generate), "decode");
-  fmt::print("loaded in {:.2f} s, peak memory {:.0f} MiB, {}\n", load_s, peak_memory_bytes() / 1048576.0, counted(session->device().concurrency(), "thread"));
+  fmt::print("loaded in {:.2f} s, peak memory {:.0f} MiB, {}\n", load_s, peak_memory_bytes() / 1048576.0, counted(working_threads(*session), "thread"));
   for (const auto& [part, path] : session->paths()) fmt::print("  {}: {}\n", part, path);
   return 0;
 }

@@ -8,6 +8,7 @@ void add_list(CLI::App& app, Outcome& outcome) {
       app, outcome, "list", "The plugins, by kind; `list kernels`: every kernel",
       [](CLI::App& command, ListOptions& options) {
         command.add_option("what", options.what, "A kind of plugin, or kernels");
+        command.add_option("of", options.of, "With kernels: those of one plugin (flash, formats/q4_k), kind or backend (cpu, cuda) alone");
         command.add_flag("--verbose", options.verbose, "Each refused plugin by itself");
         json_flag(command, options.json);
       },

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "experiment/emulated.h"
 #include "experiment/text_table.h"
 #include "idle_processors.h"
 #include "session_generation.h"
@@ -29,10 +30,11 @@ nlohmann::json as_json(const std::vector<Token>& prompt, const GenerationResult&
           {"accepted", result.accepted}};
 }
 
-void print_summary(const std::vector<Token>& prompt, const GenerationResult& result) {
+void print_summary(Session& session, const std::vector<Token>& prompt, const GenerationResult& result) {
   const double tokens = static_cast<double>(result.tokens.size());
-  fmt::print(stderr, "\n{} in {:.2f} s; {} in {:.2f} s ({:.1f} tokens/s)", counted(std::ssize(prompt), "prompt token"), result.prefill_seconds,
-             counted(std::ssize(result.tokens), "token"), result.decode_seconds, result.decode_seconds > 0 ? (tokens - 1) / result.decode_seconds : 0.0);
+  fmt::print(stderr, "\n{} in {:.2f} s; {} in {:.2f} s ({:.1f} tokens/s{})", counted(std::ssize(prompt), "prompt token"), result.prefill_seconds,
+             counted(std::ssize(result.tokens), "token"), result.decode_seconds, result.decode_seconds > 0 ? (tokens - 1) / result.decode_seconds : 0.0,
+             emulated_device(session).empty() ? "" : ", EMULATED: no GPU's speed");
   if (result.drafted > 0) {
     fmt::print(stderr, "; {} of {} draft tokens accepted, {:.2f} tokens per pass", result.accepted, result.drafted,
                (tokens - 1) / static_cast<double>(result.passes));
@@ -63,7 +65,7 @@ int generate(const GenerateOptions& options) {
     fmt::print("{}\n", as_json(prompt, result, tokenizer).dump());
   } else {
     std::fputs((stream.finish() + "\n").c_str(), stdout);
-    print_summary(prompt, result);
+    print_summary(*session, prompt, result);
   }
   return 0;
 }

@@ -1,18 +1,29 @@
 #include "interrupt.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <initializer_list>
 
 namespace patchbay::app {
 namespace {
 
 volatile std::sig_atomic_t received = 0;
+const char* volatile answer = "";
 
-void note_signal(int number) { received = number; }
+void note_signal(int number) {
+  received = number;
+  const char* const text = answer;
+  const int kept = errno;
+  if (*text && ::write(STDERR_FILENO, text, std::strlen(text)) < 0) errno = kept;  // then it goes unsaid
+}
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard(const char* said) {
+  answer = said;
   struct sigaction action{}, before{};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESETHAND | SA_RESTART;  // RESTART: a write in progress is finished

@@ -13,7 +13,8 @@ struct Interrupted : std::exception {
 /// While one lives, the first SIGINT or SIGTERM is only noted; the second ends the program as usual.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  /// `said`: what the first is answered with on stderr, at once; a literal.
+  explicit InterruptGuard(const char* said = "");
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;

@@ -2,12 +2,15 @@
 //
 // --json: {"plugins": [{"kind", "name", "summary", "paper"}], "refused": [{"path", "kind", "name", "reason"}]};
 // Refused plugins of another build of core are one line, unless --verbose (or --json) asks for each.
+// list kernels [OF]: a table of kernels, OF being a plugin, a kind or a backend.
 // list kernels --json: {"kernels": [{"kind", "technique", "parameter", "kernel", "backend", "phases", "available", "what"}]}.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "commands.h"
+#include "common.h"
 #include "config.h"
 #include "describe_json.h"
 
@@ -32,21 +35,34 @@ std::string operation_of(const ParamInfo& param) {
   return dot == std::string::npos ? "" : ":" + param.name.substr(dot + 1);
 }
 
-int list_kernels(bool as_json) {
+/// All kernels, or those of one plugin, kind or backend.
+int list_kernels(const std::string& of, bool as_json) {
+  constexpr const char* kRow = "{:<28} {:<12} {:<5} {:<8} {:<4} {}\n";
   Registry& registry = Registry::instance();
   nlohmann::json result = {{"kernels", nlohmann::json::array()}};
+  std::set<std::string> known;
   for_each_plugin(registry.kinds(), registry.refused(), [&](const std::string& kind, const PluginTable& table) {
     for (const ParamInfo& param : registry.describe(table)) {
       for (const KernelInfo& kernel : param.kernels) {
+        const std::string plugin = fmt::format("{}/{}", kind, table.name), names[] = {kind, table.name, plugin, std::string(kernel.backend)};
+        known.insert(std::begin(names), std::end(names));
+        if (!of.empty() && !names_kind(of, kind) && std::ranges::find(names, of) == std::end(names)) continue;
+        if (!as_json && result["kernels"].empty()) fmt::print(fmt::runtime(kRow), "plugin", "kernel", "for", "phases", "here", "what");
         nlohmann::json one = kernel_json(kernel);
         one.update({{"kind", kind}, {"technique", table.name}, {"parameter", param.name}});
         result["kernels"].push_back(one);
         if (as_json) continue;
-        fmt::print("{:<28} {:<12} {:<5} {:<8} {:<4} {}\n", fmt::format("{}/{}{}", kind, table.name, operation_of(param)), kernel.name, kernel.backend,
-                   kernel.phases, is_available(kernel) ? "yes" : "no", kernel.what);
+        fmt::print(fmt::runtime(kRow), plugin + operation_of(param), kernel.name, kernel.backend, kernel.phases, is_available(kernel) ? "yes" : "no",
+                   kernel.what);
       }
     }
   });
+  if (result["kernels"].empty() && !of.empty()) {
+    const std::vector<std::string> names(known.begin(), known.end());
+    const std::string near = suggestion(of, names);
+    throw Error("list kernels " + printable(of), "no kernel is of that kind, plugin or backend", fmt::format("{}", fmt::join(names, ", ")),
+                near.empty() ? "" : "did you mean " + near + "?");
+  }
   if (as_json) fmt::print("{}\n", json_text(result));
   return 0;
 }
@@ -81,7 +97,8 @@ void print_refused(const std::vector<RefusedPlugin>& refused, bool verbose) {
 }  // namespace
 
 int list(const ListOptions& options) {
-  if (options.what == "kernels") return list_kernels(options.json);
+  if (options.what == "kernels") return list_kernels(options.of, options.json);
+  if (!options.of.empty()) throw Error("list " + printable(options.of), "one word too many", "a kind of plugin; kernels, and of which plugin, kind or backend");
   const std::vector<std::string> kinds = kinds_of(options.what);
   std::vector<RefusedPlugin> refused = Registry::instance().refused();
   const auto elsewhere = [&](const RefusedPlugin& one) {

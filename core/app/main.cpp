@@ -13,6 +13,7 @@
 #include "model_file.h"
 #include "patchbay/build_id.h"
 #include "patchbay/error.h"
+#include "patchbay/gpu/emulator.h"
 #include "usage_errors.h"
 
 namespace patchbay::app {
@@ -70,6 +71,7 @@ int main(int argc, char** argv) {
   std::set_terminate(on_terminate);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` is then an error like that of a full disk
   try {
+    gpu::emulator_options();  // reads the environment: what is wrong there is no fault of an option or a file
     return run_command(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fflush(stdout);

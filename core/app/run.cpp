@@ -28,6 +28,8 @@ std::string shell_word(const std::string& text) {
   return quoted + "'";
 }
 
+constexpr const char* kStopping = "\nstopping as soon as the step in work is done; finished runs are kept. Ctrl-C again ends patchbay at once.\n";
+
 /// Between two pieces of work, a Ctrl-C that came meanwhile ends the run; never within a record's write.
 class StoppableProgress : public TerminalProgress {
  public:
@@ -36,6 +38,7 @@ class StoppableProgress : public TerminalProgress {
     throw_if_interrupted();
     TerminalProgress::doing(fraction, what);
   }
+  void between_steps() override { throw_if_interrupted(); }
 };
 
 std::size_t kept_runs(const std::string& out) {
@@ -66,7 +69,7 @@ int run(const RunOptions& options) {
   const auto out = options.out.empty() ? planned.out : options.out;
   StoppableProgress progress(options.quiet);
   try {
-    const InterruptGuard guard;
+    const InterruptGuard guard(kStopping);
     run_experiment(planned, file, {out, options.resume, options.threads, options.recalibrate}, progress);
   } catch (const Interrupted&) {
     progress.clear();

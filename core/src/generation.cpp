@@ -61,6 +61,7 @@ class Generation {
 
   std::vector<GenerationResult> run() {
     while (std::any_of(all_.begin(), all_.end(), [](const Running& r) { return r.state != Running::State::done; })) {
+      if (options_.between_steps) options_.between_steps();
       if (may_admit_) admit();
       propose();
       if (const std::optional<Step> step = forward()) {

@@ -44,6 +44,7 @@ struct GenerationOptions {
   std::int64_t max_batched_tokens = 8192;    ///< prefill is cut into chunks of this
   KvRetention* retention = nullptr;
   KvPrefix* prefix = nullptr;
+  std::function<void()> between_steps;       ///< may throw to end it all; may be null
 };
 
 /// Runs all requests to their ends, together, and returns their results in order. A full cache drops this step's drafts, then

@@ -92,6 +92,7 @@ class GpuLinear final : public LinearKernel {
 
 bool finds_cublas() {
   static const bool found = [] {
+    if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL); !driver || dlclose(driver) != 0) return false;  // no GPU: it has nothing to run on
     for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so"})
       if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) return dlclose(library) == 0;
     return false;

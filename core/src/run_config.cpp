@@ -26,6 +26,9 @@ void read_device(SettingsReader& reader, const Settings& base, RunConfig& config
   const std::vector<std::string> available = Registry::instance().names("backends");
   const Settings* device = reader.take("device");
   if (device != nullptr) {
+    if (device->kind == Settings::Kind::map)
+      throw Error(device->where, "a map where a device's name is expected", joined(available),
+                  "options of a device stand under backend, which names it too: backend: {type: simt, checked: true}");
     config.device = read_text(*device);
     config.backend = {config.device, nullptr};
     if (std::find(available.begin(), available.end(), config.device) == available.end()) {

@@ -54,6 +54,19 @@ TEST_CASE("usage errors exit with 2, faults with 1 and one line on stderr") {
   CHECK(std::count(fault.errors.begin(), fault.errors.end(), '\n') == 1);
 }
 
+TEST_CASE("what the environment says wrong of the emulator is its fault, and nothing else's; numbers are whole ones") {
+  const auto said = [](const char* name, const char* value) {
+    const auto result = patchbay::test::run_program({"list"}, {}, {{name, value}});
+    CHECK(result.code == 1);
+    return result.err;
+  };
+  for (const char* wrong : {"-1", " 3", "3 ", "0x10", "99999999999999999999999", "backward"})
+    CHECK_THAT(said("PATCHBAY_SIMT_SCHEDULE", wrong), Catch::StartsWith("patchbay: environment: PATCHBAY_SIMT_SCHEDULE: '" + std::string(wrong) + "' is no schedule; "));
+  for (const char* wrong : {"0", "-1", " 3", "1025", "all"})
+    CHECK_THAT(said("PATCHBAY_SIMT_THREADS", wrong), Contains("PATCHBAY_SIMT_THREADS: '" + std::string(wrong) + "' is no number of threads; allowed: 1 to 1024"));
+  CHECK(patchbay::test::run_program({"list"}, {}, {{"PATCHBAY_SIMT_SCHEDULE", "18446744073709551615"}, {"PATCHBAY_SIMT_THREADS", "2"}}).code == 0);
+}
+
 TEST_CASE("an unknown command is told which there are, and the nearest") {
   const Result near = run("genrate --model x");
   CHECK(near.code == 2);
@@ -137,7 +150,11 @@ TEST_CASE("list names every plugin, kernels and what is refused") {
     INFO(key);
     CHECK(kernels[0].contains(key));
   }
-  CHECK_FALSE(run("list kernels").output.empty());
+  CHECK_THAT(run("list kernels").output, Catch::StartsWith("plugin ") && Contains(" kernel ") && Contains(" here "));
+  for (const auto& one : json_of("list kernels attention/flash --json")["kernels"]) CHECK(one["technique"] == "flash");
+  for (const auto& one : json_of("list kernels cuda --json")["kernels"]) CHECK(one["backend"] == "cuda");
+  CHECK_THAT(run("list kernels flahs").errors, Contains("did you mean flash?"));
+  CHECK_THAT(run("list formats flash").errors, Contains("one word too many"));
 }
 
 TEST_CASE("calibrate writes what it prints, and refuses more threads than cores") {

@@ -88,6 +88,13 @@ TEST_CASE("the page has the table, both fronts as tables, configuration, environ
   CHECK(count(page, "<tr class=\"baseline\">") == 3);  // in the results and on both fronts
 }
 
+TEST_CASE("an emulator's speed is no GPU's: the page says so in the table, under it and on the axis") {
+  auto emulated = synthetic_record("b", 1);
+  emulated["environment"]["emulated"] = "simt";
+  const auto page = page_of({synthetic_record("a", 0, true), emulated});
+  CHECK_THAT(page, Contains("(emulated)") && Contains("EMULATED: these are speeds of the emulator") && Contains("decoding EMULATED (no GPU"));
+}
+
 TEST_CASE("the baseline again is a row of the table, and no point of the plots") {
   auto again = synthetic_record("n", 0);
   again["noise"] = true;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "experiment/comparisons.h"
+#include "experiment/emulated.h"
 #include "experiment/text_table.h"
 
 using namespace patchbay;
@@ -125,6 +126,18 @@ TEST_CASE("a difference that holds in its table is marked, the baseline again is
   const auto busy = report_table(records, false);
   CHECK(busy.find("31%") != std::string::npos);
   CHECK(busy.find("Busy: share of the cores' time that other programs took") != std::string::npos);
+}
+
+TEST_CASE("an emulator's speed is called so beside every figure and in the legend") {
+  std::vector<Json> records = {record("a", "greedy", true), record("b", "greedy", false)};
+  CHECK(report_table(records, true).find("mulated") == std::string::npos);
+  records[1]["environment"]["emulated"] = "simt";
+  const auto text = report_table(records, true);
+  const auto emulated = [&](const std::string& figure) { return text.find(figure + " (emulated)") != std::string::npos; };
+  CHECK(emulated("81.25"));
+  CHECK(emulated("-10.0 ±2.0%"));
+  CHECK_FALSE(emulated("5.21"));  // bits are bits
+  CHECK(std::ranges::count(lines_of(text), std::string(kEmulatedSpeed)) == 1);
 }
 
 TEST_CASE("without a terminal the table is ASCII, its columns still aligned") {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config.h"
+#include "patchbay/gpu_linear.h"
 #include "registry.h"
 #include "support.h"
 
@@ -83,6 +84,11 @@ TEST_CASE("effective settings read back as themselves") {
   CHECK(to_json(effective_settings(read_run_config(all))) == to_json(all));
 }
 
+TEST_CASE("a kernel that needs a GPU is refused with the settings where there is none, not when a run comes to it") {
+  if (finds_cublas()) return;  // a GPU's driver is here
+  CHECK_THAT(refusal("device: simt\nweights: {quantizer: rtn, format: {type: fp16, kernel: cublas}}\n"), Contains("kernel cublas cannot run on this machine"));
+}
+
 TEST_CASE("a device sets what is open: its own kernels, inputs that are not rounded to 8 bits, all layers") {
   const RunConfig config = read("device: simt\n");
   CHECK(config.backend.type == "simt");
@@ -124,6 +130,8 @@ TEST_CASE("short forms and assignments") {
 
 TEST_CASE("what cannot be run is refused before a weight is read") {
   const std::vector<std::pair<std::string, std::string>> cases = {
+      {"device: {type: simt, checked: true}\n", "a.yaml:1: device: a map where a device's name is expected"},
+      {"device: {type: simt, checked: true}\n", "backend: {type: simt, checked: true}"},
       {"device: tpu\n", "a.yaml:1: device: no backend of this build runs on tpu; allowed: "},
       {"device: simt\nactivations: q8\n", "a.yaml:2: activations: device simt does not round its inputs to 8 bits (q8)"},
       {"gpu_layers: 3\n", "a.yaml:1: gpu_layers: device cpu has no such layers"},

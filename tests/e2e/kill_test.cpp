@@ -153,6 +153,7 @@ TEST_CASE("Ctrl-C keeps what is finished and says how to go on; so does kill") {
     const int ended = program.end(signal);
     INFO(place.output());
     REQUIRE(ended == 128 + signal);
+    CHECK_THAT(place.output(), Contains("Ctrl-C again ends patchbay at once"));  // said when it came
     const auto kept = finished_lines(out);
     CHECK_THAT(place.output(), Contains("stopped: " + std::to_string(kept.size()) + " of 7 runs are finished") &&
                                    Contains("patchbay run " + place.yaml + " --threads 2 --out " + out + " --resume"));

@@ -11,7 +11,7 @@ def main(program):
     if not shutil.which("gdb"):
         print("skipped: gdb is not here")
         return 77
-    commands = ["set breakpoint pending on", "set confirm off", "handle SIGSEGV nostop noprint pass", "break patchbay::gpu::emulator::report_deadlock", "run",
+    commands = ["simt threads", "set breakpoint pending on", "set confirm off", "handle SIGSEGV nostop noprint pass", "break patchbay::gpu::emulator::report_deadlock", "run",
                 "simt threads", "simt bt 17", "simt bt 3", "simt bt 99"]
     words = ["gdb", "-batch", "-x", str(SCRIPT)] + [word for command in commands for word in ("-ex", command)]
     done = subprocess.run(words + ["--args", program, "broken on purpose: after an error*"], capture_output=True, text=True, timeout=300, errors="replace")
@@ -19,13 +19,16 @@ def main(program):
     if "ptrace: Operation not permitted" in said:
         print("skipped: gdb may not trace here")
         return 77
-    wanted = ["block (0,0,0):   32 threads in __shfl_xor_sync at barriers.cu:",      # half of each warp
+    wanted = ["no kernel runs: give `run` first",
+              "block (0,0,0):   32 threads in __shfl_xor_sync at barriers.cu:",      # half of each warp
               "threads in __syncthreads at barriers.cu:",
               "barrier_sum",                                                        # thread 17 waits in the barrier
               "warp_collective",                                                    # thread 3 in the shuffle
               "barrier_and_shuffle_kernel",
               "no block that runs has a thread 99"]
     missing = [text for text in wanted if text not in said]
+    if "Traceback" in said:
+        missing.append("anything but a Python exception")
     if missing:
         print(said)
     for text in missing:

@@ -178,10 +178,11 @@ TokenScores score(const ScoredModel& model, const EvaluationText& text, const Pr
 }
 
 void keep_hidden_states(const ScoredModel& model, const EvaluationText& text, const Protocol& protocol, std::int64_t windows,
-                        HiddenFile& file) {
+                        HiddenFile& file, const std::function<void()>& between) {
   std::vector<float> hidden(protocol.scored() * model.hidden_size);
   const View<float, 2> states(hidden.data(), {protocol.scored(), model.hidden_size});
   for (std::int64_t w = 0; w < windows; ++w) {
+    if (between) between();
     run_window(model, window_of(text, protocol, w), protocol.first_scored - 1, states);
     file.append(states);
   }

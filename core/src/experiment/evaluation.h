@@ -93,9 +93,9 @@ struct ScoreOptions {
 /// Runs the windows one after the other. @throws Error when the cache is full or a logit is not finite.
 PATCHBAY_API TokenScores score(const ScoredModel& model, const EvaluationText& text, const Protocol& protocol, const ScoreOptions& options);
 
-/// The same windows through the model alone, without its head: what the divergence reads back.
+/// The same windows through the model alone, without its head: what the divergence reads back. `between` is called between two windows.
 PATCHBAY_API void keep_hidden_states(const ScoredModel& model, const EvaluationText& text, const Protocol& protocol, std::int64_t windows,
-                                     HiddenFile& file);
+                                     HiddenFile& file, const std::function<void()>& between = nullptr);
 
 /// exp(mean nll), and its standard error by the delta method: perplexity * sd(nll) / sqrt(n - 1), tokens taken as independent (as
 /// llama.cpp states it).

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "experiment/cpu_load.h"
+#include "experiment/emulated.h"
 #include "experiment/environment.h"
 #include "experiment/inputs.h"
 #include "experiment/measure.h"
@@ -190,7 +191,7 @@ class Experiment {
   std::span<const Token> first_window() const { return {inputs_.text.tokens.data(), static_cast<std::size_t>(inputs_.protocol.window)}; }
 
   Workload workload() const {
-    return {{inputs_.text.tokens.data(), static_cast<std::size_t>(inputs_.prefill_tokens)}, inputs_.tasks, plan_.seed};
+    return {{inputs_.text.tokens.data(), static_cast<std::size_t>(inputs_.prefill_tokens)}, inputs_.tasks, plan_.seed, [this] { progress_.between_steps(); }};
   }
 
   /// Times this run in turn with those of the next that wait for it, and with the baseline, which all are compared with.
@@ -223,7 +224,7 @@ class Experiment {
       if (plan_.has("memory")) {
         add_sizes(*session, sizes);
         const bool ran = plan_.decodes();
-        if (!ran && plan_.scores_text()) run_prefill(*session, {first_window(), {}, plan_.seed});
+        if (!ran && plan_.scores_text()) run_prefill(*session, {first_window(), {}, plan_.seed, [this] { progress_.between_steps(); }});
         if (ran || plan_.scores_text()) sizes["peak_rss_bytes"] = peak_memory_bytes();  // of a model that nothing asks to run, loading alone says nothing
       }
     }
@@ -272,11 +273,15 @@ class Experiment {
                    {"baseline", run.baseline}, {"noise", run.noise}, {"labels", labels_of(run)}, {"model", plan_.model}, {"model_sha256", model_hash_}, {"config", Json::parse(run.config_json)}, {"seed", plan_.seed},
                    {"repeat", plan_.repeat}, {"tasks", plan_.tasks}, {"paths", session.paths()}};
     record["environment"] = {{"host", environment_.host}, {"os", environment_.os}, {"cpu", environment_.cpu}, {"cores", environment_.cores},
-                             {"threads", session.host().concurrency()}, {"version", environment_.version},
+                             {"threads", working_threads(session)}, {"version", environment_.version},
                              {"build_id", environment_.build_id}, {"commit", environment_.commit}, {"sources", environment_.sources},
                              {"started", started},
                              {"peak_rss_of", own_peak ? "this run" : "the process so far"}};
-    if (calibrations_) {
+    if (const std::string emulated = emulated_device(session); !emulated.empty()) {
+      record["environment"]["emulated"] = emulated;
+      record["environment"]["emulated_speed"] = kEmulatedSpeed;
+    }
+    if (calibrations_ && session.device().is_host()) {
       const int threads = session.host().concurrency();
       record["environment"]["calibration"] = calibration_summary(calibrations_->of(threads), threads);
     }
@@ -340,7 +345,7 @@ class Experiment {
   void keep_hidden(const ScoredModel& baseline) {
     tell("the baseline's hidden states", 0.4);
     auto file = HiddenFile::create(hidden_path(), baseline.hidden_size);
-    keep_hidden_states(baseline, inputs_.text, inputs_.protocol, inputs_.windows, file);
+    keep_hidden_states(baseline, inputs_.text, inputs_.protocol, inputs_.windows, file, [this] { progress_.between_steps(); });
     file.finish();
   }
 

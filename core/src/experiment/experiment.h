@@ -19,6 +19,8 @@ class PATCHBAY_API Progress {
   /// A run is measured and kept; with it so much is done.
   virtual void finished(double fraction, const std::string& line);
   virtual void note(const std::string& line) = 0;
+  /// Called between the steps of a model, also while time is taken: it must cost nothing. May throw, as doing() may.
+  virtual void between_steps() {}
 };
 
 struct ExperimentOptions {

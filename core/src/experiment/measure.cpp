@@ -16,12 +16,14 @@
 namespace patchbay {
 namespace {
 
-GenerationResult generate_one(Session& session, const DecodingTask& task, std::uint64_t seed, std::uint64_t stream) {
+GenerationResult generate_one(Session& session, const DecodingTask& task, const Workload& work, std::uint64_t stream) {
   GenerationRequest request = generation_request(session, task.tokens, task.max_tokens);
-  request.seed = seed;
+  request.seed = work.seed;
   request.stream = stream;
   request.is_end = [&](Token token) { return session.tokenizer().is_end_of_generation(token); };
-  return generate(session.runner(), {&request, 1}, generation_options(session)).at(0);
+  GenerationOptions options = generation_options(session);
+  options.between_steps = work.between_steps;
+  return generate(session.runner(), {&request, 1}, options).at(0);
 }
 
 DecodingTask prefill_task(const Workload& work) { return {{}, {work.text.begin(), work.text.end()}, 1}; }
@@ -131,17 +133,17 @@ void warm_up(Session& session, const Workload& work, bool built) {
   if (built) run_prefill(session, work);
   auto task = work.tasks[0];
   task.max_tokens = std::min<std::int64_t>(2, task.max_tokens);
-  generate_one(session, task, work.seed, 0);
+  generate_one(session, task, work, 0);
 }
 
 RunTimes time_once(Session& session, const Workload& work, const std::function<void()>& between) {
   const auto before = cpu_times();
   RunTimes times;
-  times.prefill_tokens_per_s = static_cast<double>(work.text.size()) / generate_one(session, prefill_task(work), work.seed, 0).prefill_seconds;
+  times.prefill_tokens_per_s = static_cast<double>(work.text.size()) / generate_one(session, prefill_task(work), work, 0).prefill_seconds;
   Pass pass;
   for (std::size_t i = 0; i < work.tasks.size(); ++i) {
     between();
-    pass.results.push_back(generate_one(session, work.tasks[i], work.seed, i));
+    pass.results.push_back(generate_one(session, work.tasks[i], work, i));
   }
   times.decode_tokens_per_s = pass.tokens_per_s();
   times.ttft_ms = pass.ttft_ms();
@@ -151,13 +153,13 @@ RunTimes time_once(Session& session, const Workload& work, const std::function<v
   return times;
 }
 
-void run_prefill(Session& session, const Workload& work) { generate_one(session, prefill_task(work), work.seed, 0); }
+void run_prefill(Session& session, const Workload& work) { generate_one(session, prefill_task(work), work, 0); }
 
 Json decode_tasks(Session& session, const Workload& work, Json& metrics, Json& by_kind, const MeasureProgress& progress) {
   Pass pass;
   for (std::size_t i = 0; i < work.tasks.size(); ++i) {
     progress("decoding", static_cast<double>(i) / static_cast<double>(work.tasks.size()));
-    pass.results.push_back(generate_one(session, work.tasks[i], work.seed, i));
+    pass.results.push_back(generate_one(session, work.tasks[i], work, i));
   }
   add_acceptance(pass, work.seed, metrics);
   for (const auto& [kind, part] : by_kind_of(pass, work.tasks)) {

@@ -32,6 +32,7 @@ struct Workload {
   std::span<const Token> text;
   std::span<const DecodingTask> tasks;
   std::uint64_t seed = 0;
+  std::function<void()> between_steps = nullptr;  ///< see GenerationOptions
 };
 
 /// Untimed work before a measurement: two tokens of the first task, and, where the session was just `built`, the prefill.

@@ -9,6 +9,7 @@
 
 #include "experiment/comparisons.h"
 #include "experiment/cpu_load.h"
+#include "experiment/emulated.h"
 #include "experiment/record_set.h"
 #include "experiment/text_table.h"
 #include "utf8.h"
@@ -78,13 +79,19 @@ std::string plain(double value) {
 /// An interval that says nothing: two disturbed rounds make Student's t give widths of millions of percent.
 bool is_boundless(double value, double half_width) { return half_width > kBoundless && half_width > kBoundless / 100 * std::fabs(value); }
 
+/// A speed of the emulator, or a ratio of two: nobody must take it for a GPU's.
+bool is_emulated_speed(const Json& record, std::string_view metric) {
+  return value_at(record, {"environment", "emulated"}) && (metric.ends_with("_tokens_per_s") || metric.ends_with("_speed_ratio"));
+}
+
 std::string cell(const Json& record, const Column& column, bool with_interval) {
   const auto* value = metric_of(record, column.metric);
   if (!value || !value->is_number()) return "-";
   const double shown = value->get<double>() * column.factor + column.offset;
   if (column.metric == std::string_view(kBusy)) return fmt::format("{:.0f}%", shown);
   const auto half = with_interval ? half_interval(record, column.metric) : std::nullopt;
-  return (half ? plus_minus(shown, *half * column.factor) : plain(shown)) + column.unit;
+  const std::string figure = (half ? plus_minus(shown, *half * column.factor) : plain(shown)) + column.unit;
+  return is_emulated_speed(record, column.metric) ? figure + " (emulated)" : figure;
 }
 
 /// So many of the first columns are kSourceColumns.
@@ -190,7 +197,9 @@ std::string speed_legend(std::span<const Json> all) {
     return fmt::format("{}, {}; medians of {}", threads_text(record), escaped(record_text(record, {"environment", "cpu"}), 120),
                        counted(escaped(record_text(record, {"repeat"}), 20), "round"));
   };
-  return fmt::format("Speed: one sequence, {} in which each run is measured once, in drawn order;\n"
+  const bool emulated = std::ranges::any_of(records, [](const Json& record) { return value_at(record, {"environment", "emulated"}); });
+  return (emulated ? std::string(kEmulatedSpeed) + "\n" : "") +
+         fmt::format("Speed: one sequence, {} in which each run is measured once, in drawn order;\n"
                      "  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds.\n",
                      each_once(records, how, ",\n  or "));
 }

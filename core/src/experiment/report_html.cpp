@@ -212,7 +212,7 @@ std::string environment(const std::vector<Json>& records) {
   };
   add("model", {"model"});
   add("model, SHA-256", {"model_sha256"});
-  for (const char* key : {"host", "cpu", "cores", "threads", "os", "version", "commit", "build_id", "sources", "peak_rss_of"}) add(key, {"environment", key});
+  for (const char* key : {"host", "cpu", "cores", "threads", "emulated", "os", "version", "commit", "build_id", "sources", "peak_rss_of"}) add(key, {"environment", key});
   for (const char* key : {"text", "text_sha256", "protocol", "window", "windows", "first_scored", "bos", "prompts", "prompts_sha256", "max_tokens"})
     add(std::string("evaluation: ") + key, {"evaluation", key});
   add("seed", {"seed"});

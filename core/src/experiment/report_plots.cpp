@@ -22,6 +22,7 @@ constexpr Axis kDivergence{"kl_nats", "KL from the baseline, nats"};
 constexpr Axis kWeights{"weights_bytes", "weights, MB (10⁶ bytes)", 1e-6};
 constexpr Axis kCache{"kv_bytes_per_token", "KV cache, bytes per token"};
 constexpr Axis kSpeed{"decode_tokens_per_s", "decoding, tokens/s"};
+constexpr Axis kEmulated{"decode_tokens_per_s", "decoding EMULATED (no GPU's speed), tokens/s"};
 
 std::optional<double> value_of(const Json& record, const Axis& axis) {
   const auto& metrics = record["metrics"];
@@ -86,7 +87,8 @@ std::vector<Plot> report_plots(const RecordSet& set) {
   const bool weights = varies(records, kWeights);
   add_plot(plots, records, {"bytes", weights ? "Quality against bytes of the weights" : "Quality against bytes of the KV cache", {}, {}, false, {}, {}},
            weights ? kWeights : kCache, quality);
-  add_plot(plots, records, {"speed", "Quality against speed", {}, {}, true, {}, {}}, kSpeed, quality);
+  const bool emulated = std::ranges::any_of(records, [](const Json& r) { return value_at(r, {"environment", "emulated"}); });
+  add_plot(plots, records, {"speed", "Quality against speed", {}, {}, true, {}, {}}, emulated ? kEmulated : kSpeed, quality);
   return plots;
 }
 

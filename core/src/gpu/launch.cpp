@@ -1,7 +1,10 @@
 // A launch: its shape is checked, then its blocks are dealt out to OS threads.
 #include <pthread.h>
 
+#include <charconv>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
 #include <thread>
 
 #include "gpu/checks.h"
@@ -15,33 +18,40 @@
 namespace patchbay::gpu {
 namespace {
 
+/// The whole text as a number without sign or spaces; nothing: it is none, or too large.
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 EmulatorOptions options_of_environment() {
   EmulatorOptions options;
   if (const char* schedule = std::getenv("PATCHBAY_SIMT_SCHEDULE"); schedule && *schedule) {
     const std::string text = schedule;
-    char* end = nullptr;
     if (text == "reverse") options.order = Order::reverse;
     else if (text != "forward") {
       options.order = Order::random;
-      options.seed = std::strtoull(schedule, &end, 10);
-      if (*end) throw Error("PATCHBAY_SIMT_SCHEDULE", "'" + text + "' is no schedule", "forward, reverse or a seed");
+      const auto seed = number_of(text);
+      if (!seed) throw Error("environment: PATCHBAY_SIMT_SCHEDULE", "'" + text + "' is no schedule", "forward, reverse or a seed from 0 to 2^64 - 1");
+      options.seed = *seed;
     }
   }
   if (const char* threads = std::getenv("PATCHBAY_SIMT_THREADS"); threads && *threads) {
-    char* end = nullptr;
-    options.os_threads = static_cast<int>(std::strtol(threads, &end, 10));
-    if (*end || options.os_threads < 1 || options.os_threads > 1024)
-      throw Error("PATCHBAY_SIMT_THREADS", "'" + std::string(threads) + "' is no number of threads", "1 to 1024");
+    const auto count = number_of(threads);
+    if (!count || *count < 1 || *count > 1024)
+      throw Error("environment: PATCHBAY_SIMT_THREADS", "'" + std::string(threads) + "' is no number of threads", "1 to 1024");
+    options.os_threads = static_cast<int>(*count);
     options.os_threads_given = true;
   }
   if (const char* architecture = std::getenv("PATCHBAY_SIMT_ARCHITECTURE"); architecture && *architecture) {
-    char* end = nullptr;
-    options.architecture = static_cast<int>(std::strtol(architecture, &end, 10));
-    if (*end) options.architecture = -1;
+    const auto number = number_of(architecture);
+    options.architecture = number && *number < 1000 ? static_cast<int>(*number) : -1;
     try {
       shared_limit(options.architecture);
     } catch (const Error& error) {
-      throw Error("PATCHBAY_SIMT_ARCHITECTURE", "'" + std::string(architecture) + "' is not emulated", error.allowed());
+      throw Error("environment: PATCHBAY_SIMT_ARCHITECTURE", "'" + std::string(architecture) + "' is not emulated", error.allowed());
     }
   }
   return options;
