@@ -21,6 +21,7 @@ struct AttentionScene {
   std::vector<std::vector<std::uint8_t>> trees;  ///< (rows, rows) each; empty: causal
   std::uint32_t seed = 1;
   float spread = 1.0f;  ///< of queries and keys
+  bool opposed = false;  ///< each query points away from every key: all scores far below 0
 };
 
 inline AttentionSpec attention_spec(int heads, int kv_heads, int head_size, std::int64_t window = 0, float soft_cap = 0) {
@@ -31,7 +32,7 @@ inline std::string describe(const AttentionScene& s) {
                      std::to_string(s.spec.head_size) + " window " + std::to_string(s.spec.window) + " cap " +
                      std::to_string(s.spec.soft_cap) + " activations " + std::string(name_of(s.activations)) + " cache " +
                      std::string(name_of(s.layout.dtype)) + " slabs of " + std::to_string(s.slab_tokens) +
-                     (s.trees.empty() ? "" : " trees") + " sequences";
+                     (s.trees.empty() ? "" : " trees") + (s.opposed ? " opposed" : "") + " sequences";
   for (std::size_t i = 0; i < s.rows.size(); ++i) text += " " + std::to_string(s.committed[i]) + "+" + std::to_string(s.rows[i]);
   return text;
 }
@@ -173,7 +174,7 @@ inline void StagedAttention::fill() {
         const std::int64_t token = slot % shape.tokens, row = token * shape.token_stride + g * shape.head_stride;
         std::byte* const slab = &bytes_[slab_at_[s][slot / shape.tokens] + kLayer * shape.layer_bytes];
         std::byte* const scale = slab + 2 * (g * shape.tokens + token);
-        const auto k = encode(random_values(own, size, -scene_.spread, scene_.spread), slab + row, scale + shape.k_scales);
+        const auto k = encode(random_values(own, size, scene_.opposed ? 0.9f * scene_.spread : -scene_.spread, scene_.spread), slab + row, scale + shape.k_scales);
         const auto v = encode(random_values(own, size), slab + shape.v_offset + row, scale + shape.v_scales);
         cached_[s].k.insert(cached_[s].k.end(), k.begin(), k.end());
         cached_[s].v.insert(cached_[s].v.end(), v.begin(), v.end());
@@ -227,7 +228,8 @@ inline void StagedAttention::upload_rows() {
   for (const StepSequence& sequence : host_) {
     std::mt19937 own(scene_.seed * 1000 + 500 + static_cast<std::uint32_t>(sequence.seq));
     const std::int64_t n = sequence.rows * scene_.spec.heads * scene_.spec.head_size;
-    const auto values = rounded(scene_.activations, random_values(own, n, -scene_.spread, scene_.spread));
+    const float most = scene_.opposed ? -0.9f * scene_.spread : scene_.spread;
+    const auto values = rounded(scene_.activations, random_values(own, n, -scene_.spread, most));
     queries_.insert(queries_.end(), values.begin(), values.end());
   }
   q_ = std::make_unique<DeviceTensor>(

@@ -2,6 +2,8 @@
 /// Tensors on the device for the tests of kernels: filled from floats, read back as floats, with NaN in every byte
 /// between rows so that a kernel that reads there shows, and one that writes there too.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -145,7 +147,8 @@ inline double difference(const std::vector<float>& a, const std::vector<float>& 
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
     const double error = std::fabs(double{a[i]} - b[i]) / (1 + std::fabs(double{b[i]}));
-    largest = error <= largest ? largest : error;  // a NaN sticks
+    if (std::isnan(error)) return error;
+    largest = std::max(largest, error);
   }
   return largest;
 }

@@ -1,165 +1,118 @@
 #!/usr/bin/env python3
-"""Mutation test of the emulator: breaks kernels one small step at a time and sees whether their tests notice.
+"""Mutation test of the kernels and of the emulator's checks: breaks kernels one small step at a time and sees whether their tests notice.
 
-  mutate.py BUILD_DIR                 every mutant of every kernel below; writes a table and all survivors (--doc FILE)
-  mutate.py BUILD_DIR --only gemm     mutants of the sources whose path contains "gemm"
-  mutate.py BUILD_DIR --sample 30     a fixed, evenly spaced choice; exit code 1 when a mutant survives that is not known to
+  mutate.py BUILD_DIR                 every mutant of every kernel below
+  mutate.py BUILD_DIR --most 40       of each kernel at most 40, always the same ones
+  mutate.py BUILD_DIR --only flash    mutants of the sources whose path contains "flash"
+  mutate.py BUILD_DIR --sample 30     the fixed thirty of continuous integration; exit code 1 when a mutant survives that is not known to
   mutate.py --list                    the mutants, without running them
 
-A mutant is compiled for the world simt_checked alone, in the way that the build compiles the kernel, linked into the kernel's test in place of the
-original, and run. It is caught when the test fails, an error of the emulator included, or takes too long. surviving_mutants.txt says why each known
-survivor is not caught: mostly it computes the same.
+--results FILE keeps outcomes as they come, and leaves out what is there already; --doc FILE writes the table and all survivors.
+
+Mutants (mutants.py) are compiled for the world simt_checked alone, in the way that the build compiles the kernel, linked into the kernel's test in place
+of the original, and run until the first failure. A mutant is caught when the test fails, an error of the emulator included, or takes too long.
+surviving_mutants.txt says why each known survivor is not caught: mostly it computes the same.
 """
-import argparse, collections, concurrent.futures, os, pathlib, re, shlex, shutil, subprocess, sys, tempfile
+import argparse, collections, concurrent.futures, hashlib, json, os, pathlib, sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from mutant_build import Build
+from mutants import ROOT, batches, in_fixed_order, mutants_of
+
 SURVIVORS = ROOT / "tests/gpu/surviving_mutants.txt"
-TIMEOUT_S = 60
+KIT = "core/include/patchbay/gpu/"
 
-# Source, test program, and the test cases to run (Catch's filter).
+# source: what is mutated; units: the .cu files compiled with it; program: the test's target; cases: which of its cases check the source.
+Kernel = collections.namedtuple("Kernel", "source units program cases")
+
+
+def _kernel(source, program, cases):
+    return Kernel(source, (source,), "test_gpu_" + program, cases)
+
+
+def _kit(name, units, program, cases):
+    return Kernel(os.path.normpath(KIT + name), tuple(units.split()), "test_gpu_" + program, cases)
+
+
+def _backend(name, cases, program="backends_cuda", units=""):
+    source = "plugins/backends/cuda/" + name
+    return Kernel(source, tuple("plugins/backends/cuda/" + unit for unit in units.split()) or (source,), "test_gpu_" + program, cases)
+
+
+def _format(name):
+    return _kernel("plugins/formats/%s/%s.cu" % (name, name), "packed_matmul", "blocks of random bytes*")
+
+
+FP16, INT, BLOCKS = "plugins/formats/fp16/fp16.cu", "plugins/formats/int_grouped/int_grouped.cu", "blocks of random bytes*"
 KERNELS = [
-    ("tests/gpu/kernels/gemm_tiled.cu", "test_gpu_kernels", "emulated: tiled GEMM*"),
-    ("tests/gpu/kernels/gemv_int4.cu", "test_gpu_kernels", "emulated: 4-bit GEMV*"),
-    ("tests/gpu/kernels/attn_decode.cu", "test_gpu_kernels", "emulated: decode attention*"),
-    ("tests/gpu/kernels/gemm_mma.cu", "test_gpu_kernels", "emulated: tensor-core GEMM*"),
+    _kernel("plugins/attention/flash/flash.cu", "attention_flash", "flash cuda: kernel flash*,flash cuda: a launch for some*"),
+    _kernel("plugins/attention/flash/split_kv.cu", "attention_flash", "flash cuda: kernel split_kv*,flash cuda: a launch for some*"),
+    _kernel("plugins/attention/flash/tiled.cu", "attention_flash", "flash cuda: kernel tiled*,flash cuda: a launch for some*"),
+    _kernel("plugins/attention/naive/naive.cu", "attention_naive", "naive cuda: *"),
+    _kit("../gpu_kv_cache.cuh", "plugins/attention/naive/naive.cu", "attention_naive", "naive cuda: *"),
+    _backend("sampling.cu", "cuda sampling: *", "sampling"),
+    _backend("softmax.cu", "cuda softmax: *", "sampling"),
+    _backend("fused_norm.cu", "cuda ops: add_rms_norm*,cuda ops: rows rounded*,cuda ops: a row of zeros*"),
+    _backend("rms_norm.cu", "cuda ops: rms_norm"),
+    _backend("layer_norm.cu", "cuda ops: layer_norm*"),
+    _backend("rope.cu", "cuda ops: rope*"),
+    _backend("gated.cu", "cuda ops: gates*"),
+    _backend("add.cu", "cuda ops: gates*,cuda ops: add_rows*"),
+    _backend("add_rows.cu", "cuda ops: add_rows*"),
+    _backend("scale.cu", "cuda ops: gates*"),
+    _backend("take_rows.cu", "cuda ops: take_rows*"),
+    _backend("matmul.cu", "cuda ops: matmul_stored*"),
+    _backend("write_kv.cu", "cuda write_kv: *", "write_kv"),
+    _backend("kv_rows.cuh", "cuda write_kv: *", "write_kv", "write_kv.cu"),
+    _backend("rope_write_kv.cu", "cuda rope_write_kv: *", "write_kv"),
+    _kit("warp.cuh", "tests/gpu/primitives/warp_operations.cu", "primitives", "reductions of a warp*"),
+    _kit("tensor_core_matmul.cuh", FP16, "float_matmul", "*tensor_core*,every pair of types*"),
+    _kit("matmul_ladder.cuh", FP16, "float_matmul", "*tiled*,every pair of types*"),
+    _kit("gemv.cuh", FP16, "float_matmul", "*gemv*,every pair of types*"),
+    _kit("matmul.cuh", FP16, "float_matmul", "*gemv*,rows of any*,every pair of types*"),
+    _kit("scaled_matmul.cuh", "tests/gpu/scaled_matmul.cu", "scaled_matmul", "8-bit products*,tokens are quantised*"),
+    _kit("packed_matmul.cuh", INT, "packed_matmul", "integer groups of every width*"),
+    _kernel(INT, "packed_matmul", "integer groups of every width*,integer groups that are*"),
+    _kit("block_matmul.cuh", "plugins/formats/q5_0/q5_0.cu plugins/formats/q6_k/q6_k.cu plugins/formats/q8_0/q8_0.cu", "packed_matmul", BLOCKS),
+    _kit("six_bit_group.cuh", "plugins/formats/q4_k/q4_k.cu", "packed_matmul", BLOCKS),
+    _kit("iq4_codes.cuh", "plugins/formats/iq4_nl/iq4_nl.cu", "packed_matmul", BLOCKS),
+] + [_format(name) for name in "q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k q8_k iq4_nl iq4_xs".split()] + [
+    _kit("element.cuh", "plugins/attention/flash/split_kv.cu", "attention_flash", "flash cuda: kernel split_kv*"),
+    _kernel("tests/gpu/kernels/gemm_tiled.cu", "kernels", "emulated: tiled GEMM*"),
+    _kernel("tests/gpu/kernels/gemv_int4.cu", "kernels", "emulated: 4-bit GEMV*"),
+    _kernel("tests/gpu/kernels/attn_decode.cu", "kernels", "emulated: decode attention*"),
+    _kernel("tests/gpu/kernels/gemm_mma.cu", "kernels", "emulated: tensor-core GEMM*"),
 ]
-
-Mutant = collections.namedtuple("Mutant", "source target cases kind line before after text")
-
-# Kind, what to look for in a line, what to put in its place.
-RULES = [
-    ("barrier", r"__syncthreads\(\);", ""),
-    ("barrier", r"__syncthreads\(\);", "__syncwarp();"),
-    ("barrier", r"__syncthreads\(\);", "if (threadIdx.x < 16) __syncthreads();"),
-    ("barrier", r"__syncwarp\(\);", ""),
-    ("wait", r"(gpu::)?cp_async_wait<\d>\(\);", ""),
-    ("wait", r"cp_async_wait<0>", "cp_async_wait<1>"),
-    ("wait", r"cp_async_wait<1>", "cp_async_wait<2>"),
-    ("wait", r"(gpu::)?cp_async_commit\(\);", ""),
-    ("index", r"(?<=; )(\w+) < (?=[^;]*;)", r"\1 <= "),                       # loops
-    ("index", r"(?<=; )(\w+) < ([\w.]+)(?=[^;]*;)", r"\1 < \2 - 1"),
-    ("index", r"(?<!for \()\b([\w.]+( \+ [\w.]+)?) < ([\w.]+)(?=\)| &&| \?)", r"\1 <= \3"),  # guards
-    ("index", r"(?<!for \()\b([\w.]+( \+ [\w.]+)?) < ([\w.]+)(?=\)| &&| \?)", r"\1 < \3 - 1"),
-    ("index", r"(?<!for \()\b([\w.]+( \+ [\w.]+)?) >= ([\w.]+)(?=\)| &&| \?)", r"\1 > \3"),
-    ("index", r"(?<=\w)\[([^\[\]&]*[a-z]\w*[^\[\]]*)\]", r"[\1 + 1]"),
-    ("index", r"= (tid|lane|warp|row|col|threadIdx\.x|blockIdx\.x);", r"= \1 + 1;"),
-    ("index", r"(?<=[\w)\]] )/ (8|16|32)\b", "/ 7"),
-    ("index", r"(?<=[\w)\]] )% (\d+)\b", r"% (\1 - 1)"),
-    ("index", r"(\w+ \+ (?:1|PAD|kPad))\]", r"\1 - 2]"),
-    ("index", r"size_t \w+ = \((.*)\) \* sizeof", r"size_t smem = (\1 - 1) * sizeof"),
-    ("index", r"size_t \w+ = \((.*)\) \* sizeof", r"size_t smem = (\1 - 32) * sizeof"),
-    ("lane", r"(__shfl_xor_sync\([^;]*, )(\w+)\)", r"\1\2 - 1)"),
-    ("lane", r"__shfl_xor_sync\(", "__shfl_down_sync("),
-    ("lane", r"__shfl_xor_sync\(~0u", "__shfl_xor_sync(0xffffu"),
-    ("lane", r"= 16; (\w+) > 0", r"= 8; \1 > 0"),
-    ("lane", r"= 16; (\w+) > 0", r"= 16; \1 > 1"),
-    ("lane", r"lane == 0", "lane == 1"),
-    ("lane", r"lane % 16", "lane / 2"),
-    ("lane", r"lane / 16", "lane % 2"),
-    ("lane", r"lane / 4", "lane % 8"),
-    ("lane", r"lane % 4", "lane / 8"),
-    ("lane", r"\be / 2", "e % 2"),
-    ("lane", r"warp / 2 \* 32", "warp % 2 * 32"),
-    ("lane", r"threadIdx\.x % 32", "threadIdx.x / 4"),
-    ("logic", r"= -INFINITY", "= 0.0f"),
-    ("logic", r"= 0\.0f", "= 1.0f"),
-    ("logic", r": 0\.0f;", ": 1.0f;"),
-    ("logic", r" \+= (?![^;]*\) )", " = "),  # not the step of a loop: that would never end
-    ("logic", r" \*= \w+;", " += 0;"),
-    ("logic", r"\* corr\b", ""),
-    ("logic", r" / l\b", ""),
-    ("logic", r"\) - 8\)", ") - 7)"),
-    ("logic", r"& 15", "& 7"),
-    ("logic", r"\bs \^ 1, ", "s, "),
-]
+# Of these sources continuous integration takes its thirty: samples and plugins, with barriers, shuffles, asynchronous copies and sums over a block.
+IN_CI = ["flash.cu", "split_kv.cu", "tiled.cu", "sampling.cu", "softmax.cu", "rope.cu", "warp.cuh", "int_grouped.cu", "gemm_tiled.cu", "gemm_mma.cu"]
 
 
-def mutants_of(source, target, cases):
-    lines = (ROOT / source).read_text().split("\n")
-    seen = set()
-    for number, line in enumerate(lines):
-        code = line.split("//")[0].rstrip()
-        if not code.strip() or code.startswith("#") or "static_assert" in code or "gpu::launch" in code:
-            continue
-        for kind, pattern, replacement in RULES:
-            for match in re.finditer(pattern, code):
-                after = code[:match.start()] + match.expand(replacement) + code[match.end():]
-                if after == code or (number, after) in seen:
-                    continue
-                seen.add((number, after))
-                text = "\n".join(lines[:number] + [after] + lines[number + 1:])
-                yield Mutant(source, target, cases, kind, number + 1, code.strip(), after.strip() or "(nothing)", text)
+def chosen(kernel, options):
+    mutants = in_fixed_order(mutants_of(kernel.source)) if options.only in kernel.source else []
+    if options.sample:
+        mutants = mutants[:options.sample // len(IN_CI)] if pathlib.Path(kernel.source).name in IN_CI else []
+    return mutants[:options.most] if options.most else mutants
 
 
-def key(mutant):
-    """What a mutant is known by, wherever its line stands."""
-    return "%s: %s => %s" % (pathlib.Path(mutant.source).name, mutant.before, mutant.after)
+class Results:
+    """Outcomes by mutant, as long as its source is what it was."""
 
+    def __init__(self, file):
+        self.file, self.outcomes = file, {}
+        if file and file.exists():
+            self.outcomes = {tuple(record[:2]): record[2] for record in map(json.loads, file.read_text().splitlines())}
 
-class Build:
-    """The commands by which ninja makes a test program, to be repeated with one object in another's place."""
+    @staticmethod
+    def _name(mutant):
+        return mutant.key, hashlib.sha1((ROOT / mutant.source).read_bytes()).hexdigest()[:12]
 
-    def __init__(self, folder):
-        self.folder = folder
-        self.commands = {}
+    def get(self, mutant):
+        return self.outcomes.get(self._name(mutant))
 
-    def of(self, target):
-        if target not in self.commands:
-            output = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", target], capture_output=True, text=True, check=True).stdout
-            self.commands[target] = output.splitlines()
-        return self.commands[target]
-
-    def compile_command(self, target, source):
-        """The command that compiles the checked build of `source`, and the object that it makes."""
-        name = pathlib.Path(source).stem
-        for line in self.of(target):
-            words = shlex.split(line)
-            if "-c" in words and words[words.index("-c") + 1].endswith("_simt_checked/%s.cpp" % name):
-                wrapper = words[words.index("-c") + 1]
-                if str(ROOT / source) in (self.folder / wrapper).read_text():
-                    return words, words[words.index("-o") + 1]
-        sys.exit("%s: no object of %s is among its parts" % (target, source))
-
-    def link_command(self, target):
-        return next(line for line in self.of(target) if "-o bin/" + target in line)
-
-
-def run_mutant(build, mutant):
-    """How the mutant was caught, or "survived", or "no program"."""
-    with tempfile.TemporaryDirectory(prefix="mutant_") as folder:
-        words, made = build.compile_command(mutant.target, mutant.source)
-        wrapper, kernel = pathlib.Path(folder) / "wrapper.cpp", pathlib.Path(folder) / pathlib.Path(mutant.source).name
-        kernel.write_text(mutant.text)
-        wrapper.write_text('#define PATCHBAY_GPU simt_checked\n#include "%s"\n' % kernel)
-        words = [word for word in words if not word.endswith("ccache")]
-        words[words.index("-c") + 1] = str(wrapper)
-        words[words.index("-o") + 1] = folder + "/mutant.o"
-        words += ["-w", "-I" + str((ROOT / mutant.source).parent)]
-        for flag in ("-MF", "-MT"):
-            if flag in words:
-                words[words.index(flag) + 1] = folder + "/mutant.d"
-        if subprocess.run(words, cwd=build.folder, capture_output=True).returncode:
-            return "no program", ""
-        link = build.link_command(mutant.target).replace(" " + made, " " + folder + "/mutant.o").replace("-o bin/" + mutant.target, "-o " + folder + "/test")
-        subprocess.run(link, shell=True, cwd=build.folder, check=True, capture_output=True)
-        try:
-            done = subprocess.run([folder + "/test", mutant.cases], capture_output=True, text=True, timeout=TIMEOUT_S, errors="replace")
-        except subprocess.TimeoutExpired:
-            return "hang", ""
-        output = " ".join((done.stdout + done.stderr).split())
-        return ("survived", "") if done.returncode == 0 else how(output)
-
-
-def how(output):
-    """Which check spoke: the first that matches."""
-    for pattern, name in ((r"race on", "race"), (r"deadlock|divergence", "barrier"), (r"before the async copy", "wait"),
-                          (r"has written", "uninitialised"), (r"out of bounds|outside of its dimension|not the device's|use after", "bounds"),
-                          (r"misaligned|not aligned", "alignment"), (r"take part|its own mask|all 32 lanes", "lanes"), (r"stack overflow|no memory", "fault"),
-                          (r"due to|FAILED", "wrong result")):
-        found = re.search(pattern, output)
-        if found:
-            return name, output[max(0, found.start() - 80): found.start() + 160]
-    return "crash", output[-160:]
+    def set(self, mutant, outcome):
+        self.outcomes[self._name(mutant)] = outcome
+        if self.file:
+            with self.file.open("a") as out:
+                out.write(json.dumps([*self._name(mutant), outcome]) + "\n")
 
 
 def known_survivors():
@@ -171,59 +124,69 @@ def known_survivors():
     return known
 
 
-def table(results):
-    kinds = collections.defaultdict(collections.Counter)
-    for mutant, outcome in results:
-        if outcome != "no program":
-            kinds[mutant.source]["all"] += 1
-            kinds[mutant.source]["survived" if outcome == "survived" else "caught"] += 1
-    rows = ["| kernel | mutants | caught | |", "| --- | --- | --- | --- |"]
-    total = collections.Counter()
-    for source, count in kinds.items():
-        total.update(count)
-        rows.append("| `%s` | %d | %d | %.0f%% |" % (source, count["all"], count["caught"], 100 * count["caught"] / count["all"]))
-    rows.append("| all | %d | %d | **%.1f%%** |" % (total["all"], total["caught"], 100 * total["caught"] / max(1, total["all"])))
-    ways = collections.Counter(outcome for _, outcome in results if outcome not in ("survived", "no program"))
-    rows += ["", "| caught by | mutants |", "| --- | --- |"] + ["| %s | %d |" % way for way in ways.most_common()]
-    return rows
+def table(kernels, results):
+    rows = ["| source | mutants | run | caught | |", "| --- | --- | --- | --- | --- |"]
+    total, ways = collections.Counter(), collections.Counter()
+    for kernel in kernels:
+        outcomes = [results.get(mutant) for mutant in mutants_of(kernel.source)]
+        count = collections.Counter("caught" if o and o != "survived" else o for o in outcomes if o != "no program")
+        ways.update(o for o in outcomes if o and o not in ("survived", "no program"))
+        run, generated = count["caught"] + count["survived"], sum(count.values())
+        total.update(generated=generated, run=run, caught=count["caught"])
+        if generated:
+            share = "%.0f%%" % (100 * count["caught"] / run) if run else ""
+            rows.append("| `%s` | %d | %d | %d | %s |" % (pathlib.Path(kernel.source).name, generated, run, count["caught"], share))
+    rows.append("| all | %d | %d | %d | **%.1f%%** |" % (total["generated"], total["run"], total["caught"], 100 * total["caught"] / max(1, total["run"])))
+    return rows + ["", "| caught by | mutants |", "| --- | --- |"] + ["| %s | %d |" % way for way in ways.most_common()]
+
+
+def write_doc(file, lines, survivors):
+    rows = ["| %s:%d | `%s` | `%s` | %s |" % (pathlib.Path(m.source).name, m.line, *(text.replace("|", "\\|") for text in (m.before, m.after)), why)
+            for m, why in survivors]
+    text = file.read_text().split("<!-- table -->")[0] + "<!-- table -->\n\n" + "\n".join(lines) + "\n\n## Survivors\n\n"
+    file.write_text(text + "| line | was | became | why nobody notices |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", nargs="?", type=pathlib.Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--results", type=pathlib.Path)
     parser.add_argument("--doc", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    mutants = [mutant for kernel in KERNELS if options.only in kernel[0] for mutant in mutants_of(*kernel)]
-    if options.sample:
-        mutants = [mutants[i * len(mutants) // options.sample] for i in range(options.sample)]
+    mutants = {kernel: chosen(kernel, options) for kernel in KERNELS}
     if options.list:
-        for mutant in mutants:
+        for mutant in sum(mutants.values(), []):
             print("%s:%d [%s] %s => %s" % (mutant.source, mutant.line, mutant.kind, mutant.before, mutant.after))
-        return print(len(mutants), "mutants")
-    build, known, results, unexplained = Build(options.build.resolve()), known_survivors(), [], []
-    for target in {mutant.target for mutant in mutants}:
-        build.of(target)
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, (outcome, words) in zip(mutants, pool.map(lambda m: run_mutant(build, m), mutants)):
-            results.append((mutant, outcome))
+        return print(sum(map(len, mutants.values())), "mutants")
+    build, known, results, unexplained = Build(options.build.resolve()), known_survivors(), Results(options.results), []
+
+    def run(work):
+        kernel, program = work
+        for mutant, outcome in build.outcomes(kernel, program):
+            results.set(mutant, outcome)
             print("%-13s %s:%d  %s => %s" % (outcome, mutant.source, mutant.line, mutant.before, mutant.after), flush=True)
-            if words and os.environ.get("PATCHBAY_MUTANT_WORDS"):
-                print("              ", words)
-            if outcome == "survived" and key(mutant) not in known:
-                unexplained.append(mutant)
-    lines = table(results)
+
+    def to_run(mutant):  # a survivor without a reason once more: its test may have changed
+        return not results.get(mutant) or (results.get(mutant) == "survived" and mutant.key not in known)
+
+    work = [(kernel, program) for kernel, some in mutants.items() for program in batches([m for m in some if to_run(m)])]
+    for kernel in {kernel for kernel, _ in work}:
+        build.of(kernel.program)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(run, work))
+    lines = table([kernel for kernel in KERNELS if mutants[kernel]], results)
     print("\n".join(lines))
-    survivors = [(mutant, known.get(key(mutant), "not explained yet")) for mutant, outcome in results if outcome == "survived"]
+    survivors = [m for some in mutants.values() for m in some if results.get(m) == "survived"]
     if options.doc:
-        survived = ["| %s:%d | `%s` | `%s` | %s |" % (pathlib.Path(m.source).name, m.line, m.before, m.after, why) for m, why in survivors]
-        text = options.doc.read_text().split("<!-- table -->")[0] + "<!-- table -->\n\n" + "\n".join(lines) + "\n\n## Survivors\n\n"
-        options.doc.write_text(text + "| line | was | became | why nobody notices |\n| --- | --- | --- | --- |\n" + "\n".join(survived) + "\n")
+        write_doc(options.doc, lines, [(m, known.get(m.key, "not explained yet")) for m in sorted(survivors, key=lambda m: (m.source, m.line))])
+    unexplained = [m for m in survivors if m.key not in known]
     for mutant in unexplained:
-        print("survives without a reason in %s: %s" % (SURVIVORS.name, key(mutant)))
+        print("survives without a reason in %s: %s" % (SURVIVORS.name, mutant.key))
     return 1 if unexplained else 0
 
 

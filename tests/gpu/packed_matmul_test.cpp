@@ -112,13 +112,15 @@ TEST_CASE("blocks of random bytes: every code, scale and minimum") {
   }
 }
 
-TEST_CASE("blocks under eight schedules, one format of each kind") {
-  for (const char* name : {"q4_0", "q6_k"}) {
+TEST_CASE("blocks of every format under eight schedules") {
+  for (const auto& [name, launch] : block_launchers()) {
     const auto format = make<WeightFormat>({name, nullptr});
-    const MatmulProblem p = problem(*format, 3, 9, 256, DType::f16);
-    for (MatmulKernel kernel : kKernels)
-      for_each_schedule(
-          8, [&] { check_matmul(p, kernel, DType::f16, run_matmul(p, kernel, DType::f16, block_launchers().at(name))); });
+    INFO(name);
+    for (const auto& [tokens, rows] : {std::pair{1, 5}, {3, 9}}) {
+      const MatmulProblem p = problem(*format, tokens, rows, 256, DType::f16);
+      for (MatmulKernel kernel : kKernels)
+        for_each_schedule(8, [&] { check_matmul(p, kernel, DType::f16, run_matmul(p, kernel, DType::f16, launch)); });
+    }
   }
 }
 
@@ -129,7 +131,7 @@ TEST_CASE("integer groups of every width, with and without zero points") {
         const Grouping g{bits, 48, 144, symmetric};
         const MatmulProblem p = problem(*int_grouped(g), 3, 21, g.cols, DType::f16);
         INFO(bits << " bits" << (symmetric ? ", symmetric" : ""));
-        check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, int_launcher(g)));
+        for_each_schedule(8, [&] { check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, int_launcher(g))); });
       }
 }
 
@@ -148,7 +150,9 @@ TEST_CASE(
   for (const Grouping& g :
        {Grouping{3, 5, 35, false}, Grouping{4, 7, 21, true}, Grouping{2, 33, 33, false}, Grouping{8, 1, 9, false}}) {
     const MatmulProblem p = problem(*int_grouped(g), 2, 7, g.cols, DType::f16);
-    check_matmul(p, MatmulKernel::naive, DType::f32, run_matmul(p, MatmulKernel::naive, DType::f32, int_launcher(g)));
+    for_each_schedule(8, [&] {
+      check_matmul(p, MatmulKernel::naive, DType::f32, run_matmul(p, MatmulKernel::naive, DType::f32, int_launcher(g)));
+    });
     CHECK_THROWS_WITH(run_matmul(p, MatmulKernel::gemv, DType::f32, int_launcher(g)),
                       Catch::Contains("these groups have " + std::to_string(g.group_size)));
   }

@@ -76,35 +76,44 @@ std::vector<float> sampled(Version version, const std::vector<float>& logits, st
   return out.values();
 }
 
-TEST_CASE("cuda sampling: the host's tokens for the same random numbers") {
-  std::mt19937 random(1);
+void check_tokens(std::mt19937& random, std::int64_t vocabulary, std::initializer_list<Version> versions) {
   const Setting settings[] = {{1, 0, 1}, {0.7f, 5, 1},   {1.5f, 0, 0.9},  {0.8f, 40, 0.95}, {1, 1, 1},
                               {1, 0, 0}, {2, 1000, 0.5}, {0.01f, 0, 0.9}, {1, 3, 0.999}};
-  for (const std::int64_t vocabulary : {1, 7, 300, 2000}) {
-    std::vector<float> logits;
-    std::vector<Setting> rows;
-    std::vector<double> uniform;
-    for (const Setting& setting : settings) {
-      auto row = random_values(random, vocabulary, -8, 8);
-      for (float& logit : row) {
-        if (random() % 3 == 0) logit = std::round(logit);  // equal logits
-        if (random() % 9 == 0) logit = -INFINITY;          // forbidden ones
-      }
-      row[random() % vocabulary] = 3.0f;
-      logits.insert(logits.end(), row.begin(), row.end());
-      rows.push_back(setting);
-      uniform.push_back(std::uniform_real_distribution<double>(0, 1)(random));
+  std::vector<float> logits;
+  std::vector<Setting> rows;
+  std::vector<double> uniform;
+  for (const Setting& setting : settings) {
+    auto row = random_values(random, vocabulary, -8, 8);
+    for (float& logit : row) {
+      if (random() % 3 == 0) logit = std::round(logit);  // equal logits
+      if (random() % 9 == 0) logit = -INFINITY;          // forbidden ones
     }
-    std::vector<float> expected;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      const std::vector<float> row(logits.begin() + r * vocabulary, logits.begin() + (r + 1) * vocabulary);
-      expected.push_back(static_cast<float>(drawn(processed(row, rows[r]), uniform[r])));
-    }
-    INFO("vocabulary " << vocabulary);
-    for_each_schedule(8, [&] { CHECK(sampled(Version::fast, logits, vocabulary, rows, uniform) == expected); });
-    if (vocabulary < 1000)
-      for_each_schedule(2, [&] { CHECK(sampled(Version::naive, logits, vocabulary, rows, uniform) == expected); });
+    row[random() % vocabulary] = 3.0f;
+    logits.insert(logits.end(), row.begin(), row.end());
+    rows.push_back(setting);
+    uniform.push_back(std::uniform_real_distribution<double>(0, 1)(random));
   }
+  std::vector<float> expected;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<float> row(logits.begin() + r * vocabulary, logits.begin() + (r + 1) * vocabulary);
+    expected.push_back(static_cast<float>(drawn(processed(row, rows[r]), uniform[r])));
+  }
+  INFO("vocabulary " << vocabulary);
+  const std::vector<float> one(logits.begin(), logits.begin() + vocabulary);
+  for (const Version version : versions)
+    for_each_schedule(8, [&] {
+      CHECK(sampled(version, logits, vocabulary, rows, uniform) == expected);
+      CHECK(sampled(version, one, vocabulary, {rows[0]}, {uniform[0]}) == std::vector<float>{expected[0]});
+    });
+}
+
+TEST_CASE("cuda sampling: the host's tokens for the same random numbers") {
+  std::mt19937 random(1);
+  for (const std::int64_t vocabulary : {1, 7, 300}) check_tokens(random, vocabulary, {Version::naive, Version::fast});
+}
+TEST_CASE("cuda sampling: the host's tokens from a vocabulary of several numbers per thread") {
+  std::mt19937 random(2);
+  check_tokens(random, 2000, {Version::fast});
 }
 
 TEST_CASE("cuda sampling: the ends of the random numbers' range give the first and the last token that may come") {
@@ -152,6 +161,7 @@ TEST_CASE("cuda softmax: the formula in double, -inf and rows of one included") 
     for (const auto& [rows, cols, gap] : {std::array<std::int64_t, 3>{1, 1, 0}, {3, 7, 2}, {2, 64, 0}, {2, 1000, 4}}) {
       auto x = random_values(random, rows * cols, -20, 20);
       for (std::int64_t i = 1; i < rows * cols; i += 5) x[i] = -INFINITY;
+      x[0] = 0.0f;  // all that one thread sees
       std::vector<float> expected(x.size());
       for (std::int64_t r = 0; r < rows; ++r) {
         const auto probability = softmax(View<const float, 1>(&x[r * cols], {cols}));

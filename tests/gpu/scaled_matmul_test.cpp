@@ -114,9 +114,9 @@ TEST_CASE("8-bit products equal fp64 on odd shapes") {
 }
 
 TEST_CASE("8-bit products under eight schedules") {
-  const Problem p(3, 35, 144);
-  for (const Kind& kind : kinds())
-    for (MatmulKernel kernel : kind.kernels) for_each_schedule(8, [&] { check(kind, p, run(kind, p, kernel)); });
+  for (const Problem& p : {Problem(3, 35, 144), Problem(1, 5, 16), Problem(17, 5, 80)})
+    for (const Kind& kind : kinds())
+      for (MatmulKernel kernel : kind.kernels) for_each_schedule(8, [&] { check(kind, p, run(kind, p, kernel)); });
 }
 
 TEST_CASE("sums of int8 are exact: all kernels give the same bits") {

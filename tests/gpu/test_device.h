@@ -18,7 +18,7 @@ PATCHBAY_GPU_LAUNCHER(std::string, test_missing_device, ())
 
 namespace test {
 
-/// simt_checked unless PATCHBAY_TEST_GPU_WORLD says otherwise.
+/// simt_checked, in builds with AddressSanitizer simt, unless PATCHBAY_TEST_GPU_WORLD says otherwise.
 gpu::World test_world();
 /// Both emulated worlds, or the one that PATCHBAY_TEST_GPU_WORLD names.
 const std::vector<gpu::World>& test_worlds();

@@ -18,7 +18,9 @@ std::vector<float> attend(const std::string& kernel, const StagedAttention& stag
   options.architecture = 89;  // the least shared memory: what runs there runs on all
   const gpu::ScopedOptions scope(options);
   return staged.run([&](const AttentionSpec& spec, const GpuStep& step, int layer, TensorRef q, TensorRef out) {
-    const DeviceArray<float> scratch(split_kv_scratch(spec, step));
+    // NaN in one launch for all; zeros, as others leave them, where a kernel that took a sequence too many would make numbers of them.
+    const std::vector<float> before(split_kv_scratch(spec, step), which.least == SequenceRows{}.least ? NAN : 0.0f);
+    const DeviceArray<float> scratch(before);
     const FlashJob job{spec, step, layer, q, out, which, scratch.data()};
     const auto& launcher = kernel == "tiled"   ? gpu_launchers::tiled_attention
                            : kernel == "flash" ? gpu_launchers::flash_attention
@@ -83,6 +85,38 @@ TEST_CASE("flash cuda: head sizes, ratios of heads, one row and one slot, window
     scene.seed = random();
     for (const std::string& kernel : kernels_for(scene)) check(kernel, scene);
   }
+}
+
+/// Four small ones in which every step of a kernel counts: more rows and slots than a tile or piece takes, with tails; scores that are
+/// all far below 0, where a maximum that began at 0 would leave no weight; drafts, windows, caps; more heads than a block takes.
+std::vector<AttentionScene> small_scenes() {
+  AttentionScene tails = scene_of(attention_spec(3, 1, 8));
+  tails.committed = {66, 0, 129, 0};
+  tails.rows = {1, 22, 1, 1};
+  tails.slab_tokens = 8;  // full slabs of 8 x 16 bytes: what lies behind the last row is out of bounds
+  AttentionScene below = scene_of(attention_spec(4, 2, 16, 40));
+  below.committed = {70};
+  below.rows = {2};
+  below.spread = 12;
+  below.opposed = true;
+  AttentionScene drafts = scene_of(attention_spec(8, 1, 24, 4, 5.0f), DType::f16, {DType::f8_e4m3, false});
+  std::mt19937 random(5);
+  drafts.committed = {66, 0};
+  drafts.rows = {5, 2};
+  drafts.trees = {random_tree(random, 5), {0, 0, 0, 1}};  // a row that sees nothing
+  AttentionScene wide = scene_of(attention_spec(9, 1, 72), DType::bf16, {DType::i8, true});
+  wide.committed = {3};
+  wide.rows = {1};
+  return {tails, below, drafts, wide};
+}
+TEST_CASE("flash cuda: kernel tiled on small scenes") {
+  for (const AttentionScene& scene : small_scenes()) check("tiled", scene);
+}
+TEST_CASE("flash cuda: kernel flash on small scenes") {
+  for (const AttentionScene& scene : small_scenes()) check("flash", scene);
+}
+TEST_CASE("flash cuda: kernel split_kv on small scenes") {
+  for (const AttentionScene& scene : small_scenes()) check("split_kv", scene);
 }
 
 TEST_CASE("flash cuda: many rows of several sequences, with tails of every tile") {

@@ -56,6 +56,16 @@ TEST_CASE("naive cuda: trees of drafts, also through a window, and a row that se
   }
 }
 
+TEST_CASE("naive cuda: scores that are all far below 0") {
+  AttentionScene scene;
+  scene.spec = attention_spec(3, 1, 16);
+  scene.committed = {62};  // 64 slots: no room in shared memory for one more
+  scene.rows = {2};
+  scene.spread = 12;
+  scene.opposed = true;
+  check(scene);
+}
+
 TEST_CASE("naive cuda: a sequence too long for its scores is an error") {
   GpuStep step;
   step.rows = 1;

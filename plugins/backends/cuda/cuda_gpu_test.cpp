@@ -259,9 +259,11 @@ TEST_CASE("cuda ops: take_rows copies rows of any type and marks numbers that no
           expected.push_back(token < 0 || token > 5 ? NAN
                                                     : rounded(type, table[static_cast<std::int64_t>(token) * shape.cols + c]));
       }
-      LAUNCH(take_rows)(version, weights.ref(), ids.ref(), out.ref(), {});
-      CHECK(difference(out.values(), expected) == 0);
-      CHECK(out.gaps_intact());
+      under_schedules([&] {
+        LAUNCH(take_rows)(version, weights.ref(), ids.ref(), out.ref(), {});
+        CHECK(difference(out.values(), expected) == 0);
+        CHECK(out.gaps_intact());
+      });
     });
   }
 }
@@ -295,6 +297,33 @@ TEST_CASE("cuda ops: add_rows adds weighted rows where they belong; add takes a 
       CHECK(sums.gaps_intact());
     });
   });
+}
+
+TEST_CASE("cuda ops: matmul_stored is the product, whatever the weight's type") {
+  std::mt19937 random(9);
+  for (const DType stored : kTypes) {
+    for (const DType type : kTypes) {
+      for (const DType result : {type, DType::f32}) {
+        for (const auto& [tokens, rows, cols, gap] : {std::array<std::int64_t, 4>{1, 1, 1, 0}, {3, 5, 33, 3}, {2, 130, 8, 0}}) {
+          INFO(name_of(stored) << " x " << name_of(type) << ", " << tokens << " x " << rows << " x " << cols);
+          const auto x = rounded(type, random_values(random, tokens * cols)), w = rounded(stored, random_values(random, rows * cols));
+          std::vector<float> expected;
+          for (std::int64_t i = 0; i < tokens * rows; ++i) {
+            double sum = 0;
+            for (std::int64_t c = 0; c < cols; ++c) sum += double{x[i / rows * cols + c]} * w[i % rows * cols + c];
+            expected.push_back(static_cast<float>(sum));
+          }
+          const DeviceTensor in(type, {tokens, cols}, x, gap), weight(stored, {rows, cols}, w, gap);
+          under_schedules([&] {
+            const DeviceTensor out(result, {tokens, rows}, gap);
+            LAUNCH(matmul_stored)(in.ref(), weight.ref(), out.ref(), {});
+            CHECK(difference(out.values(), expected) < epsilon_of(result) + 3e-6);
+            CHECK(out.gaps_intact());
+          });
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("cuda ops: what does not fit together is an error") {
