@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # test.sh [--sanitizers]: everything from a fresh Debian 12 to all tests run: packages, build, models, Python environment, ctest. Exit status and last
-# lines are ctest's. With --sanitizers, as continuous integration runs it, what reads strangers' files is also built with AddressSanitizer and
-# UndefinedBehaviorSanitizer and run before the rest; the last line then counts both: "N passed, N failed".
+# lines are ctest's. With --sanitizers, as continuous integration runs it, what reads strangers' files and the CUDA kernels on the emulator are also
+# built with AddressSanitizer and UndefinedBehaviorSanitizer and run before the rest; the last line then counts both: "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # ctest's names of what the sanitizers run; a test NAME is the program test_NAME, a fuzz target fuzz_NAME itself.
 sanitized=(core_jinja core_chat_template core_model_file core_convert core_hf_folder e2e_hostile_gguf e2e_hostile_safetensors e2e_hostile_yaml
-           fuzz_config_json fuzz_gguf fuzz_jinja fuzz_safetensors fuzz_tokenizer_json fuzz_yaml)
+           fuzz_config_json fuzz_gguf fuzz_jinja fuzz_safetensors fuzz_tokenizer_json fuzz_yaml
+           gpu_primitives gpu_kernels gpu_broken gpu_attention_flash gpu_attention_naive gpu_backends_cuda gpu_sampling gpu_write_kv
+           gpu_float_matmul gpu_packed_matmul gpu_scaled_matmul)
 
 sanitizers=no
 for argument in "$@"; do

@@ -2,8 +2,10 @@
 // and the threads are.
 #include "patchbay/attention.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -129,12 +131,10 @@ void for_each_attention(const std::function<void(Attention&)>& check) {
 
 void require_close(const std::vector<float>& a, const std::vector<float>& b, double tolerance = 1e-5) {
   REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::fabs(double{a[i]} - b[i]);
-    largest = difference <= largest ? largest : difference;  // a NaN sticks
-  }
-  REQUIRE(largest <= tolerance);
+  const auto far = [&](float x, float y) { return !(std::fabs(double{x} - y) <= tolerance); };  // a NaN is
+  const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), std::not_fn(far));
+  INFO("element " << differs.first - a.begin());
+  REQUIRE(differs.first == a.end());
 }
 void require_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   REQUIRE(a.size() == b.size());

@@ -95,7 +95,7 @@ TEST_CASE("a device sets what is open: its own kernels, inputs that are not roun
   CHECK(config.activations == ActivationMode::fp32);
   CHECK(config.gpu_layers == kAllLayers);
   const nlohmann::json all = effective(config);
-  CHECK(all["backend"]["activations"] == "fp16");
+  CHECK(all["backend"]["activations"] == "auto");
   CHECK_FALSE(all.contains("gpu_layers"));
   CHECK(all["kv_store"]["format"].contains("kernel"));  // host code, which a device has no part in
   const RunConfig split = read("device: simt\ngpu_layers: 2\n");
