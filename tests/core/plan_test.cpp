@@ -161,6 +161,8 @@ TEST_CASE("a misspelt assignment is told of the experiment's keys and of its bas
   CHECK_THAT(message("seeed=1"), Contains("command line: seeed: unknown setting") && Contains("did you mean seed?"));
   CHECK_THAT(message("atention=naive"), Contains("did you mean attention?"));
   CHECK(message("threads=2") == "accepted");
+  CHECK_THAT(message("gpu_layers=2"), Contains("device cpu has no such layers"));  // known, and out of place here
+  CHECK(plan_of(with(""), {"device=simt", "gpu_layers=1"}).runs.front().config.gpu_layers == 1);
   CHECK_THROWS_WITH(plan_of(with(""), {"repeat=2", "seed=1", "repeat=3"}), Contains("command line: repeat: is given twice"));
 }
 

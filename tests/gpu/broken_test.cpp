@@ -151,7 +151,11 @@ TEST_CASE("the plain world: division by zero and endless recursion end the launc
 }
 
 TEST_CASE("the plain world leaves all memory: an error, no crash") {
+#if defined(__SANITIZE_ADDRESS__)  // what faults is AddressSanitizer's look at what it knows of the address
+  CHECK(report_of(gpu_launchers::wild_pointer, gpu::World::simt).find("access to a") != std::string::npos);
+#else
   CHECK(report_of(gpu_launchers::wild_pointer, gpu::World::simt).find("access to an address that no memory can have at memory.cu:") != std::string::npos);
+#endif
   CHECK(report_of(gpu_launchers::stack_too_small, gpu::World::simt).find("stack overflow") != std::string::npos);
   CHECK(report_of(gpu_launchers::copies_input, gpu::World::simt) == "no error");
 }

@@ -128,7 +128,7 @@ void assign_axis(Settings& yaml, const std::string& assignment, const std::strin
 }
 
 std::vector<std::string> base_keys() {
-  std::vector<std::string> keys = {"threads"};
+  std::vector<std::string> keys = {"threads", "gpu_layers"};  // what the defaults do not state
   const auto defaults = effective_settings(RunConfig{});
   for (const auto& [key, value] : defaults.entries) keys.push_back(key);
   return keys;
@@ -137,7 +137,8 @@ std::vector<std::string> base_keys() {
 /// A key that is neither of the experiment nor of its base: both are named, since either may be meant.
 void refuse_unknown_key(const std::string& key, const std::string& path) {
   auto known = kExperimentKeys;
-  for (auto& each : base_keys()) known.push_back(std::move(each));
+  for (auto& each : base_keys())
+    if (std::find(known.begin(), known.end(), each) == known.end()) known.push_back(std::move(each));
   if (std::find(known.begin(), known.end(), key) != known.end()) return;
   const auto near = suggestion(key, known);
   throw Error("command line: " + printable(path), "unknown setting", fmt::format("{}", fmt::join(known, ", ")),

@@ -178,7 +178,7 @@ TEST_CASE("cuda ops: rope with both layouts and partial dims, by a table of angl
         const std::vector<float> positions = {5, 0, 6};
         std::vector<float> expected = x;
         for (std::int64_t r = 0; r < c.rows; ++r) {
-          const float* table = &angles[static_cast<std::int64_t>(positions[r]) * c.dims];
+          const float* table = angles.data() + static_cast<std::int64_t>(positions[r]) * c.dims;  // dims may be 0
           for (std::int64_t h = 0; h < c.heads; ++h) {
             for (std::int64_t i = 0; i < c.dims / 2; ++i) {
               float* head = &expected[(r * c.heads + h) * c.size];
