@@ -28,7 +28,7 @@ void require_no_recording(Stream stream, const char* what) {
 }
 void copy(void* to, const void* from, std::size_t bytes) {
   const DeviceMemory::Open access;
-  std::memmove(to, from, bytes);
+  if (bytes > 0) std::memmove(to, from, bytes);  // of an empty copy either may be null
 }
 
 }  // namespace
