@@ -6,10 +6,10 @@
 
 #include "json_text.h"
 #include "registry.h"
+#include "settings_reader.h"
 
 namespace patchbay::app {
 
-inline bool is_available(const KernelInfo& kernel) { return kernel.available == nullptr || kernel.available(); }
 
 inline nlohmann::json kernel_json(const KernelInfo& kernel) {
   return {{"kernel", kernel.name},

@@ -20,9 +20,6 @@ std::optional<ParamInfo> kernel_parameter(std::string_view kind, const std::stri
     if (!param.kernels.empty()) return std::move(param);
   return {};
 }
-bool serves(const KernelInfo& kernel, std::string_view phase) {
-  return phase.empty() || kernel.phases == "both" || kernel.phases == phase;
-}
 
 PluginSpec with_setting(PluginSpec spec, const std::string& name, Settings value) {
   Settings settings = spec.settings ? *spec.settings : Settings();
@@ -40,8 +37,7 @@ PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec, const RunConf
   if (!param) return spec;
   std::string best;
   for (const KernelInfo& kernel : param->kernels) {
-    const bool here = kernel.available == nullptr || kernel.available();
-    if (kernel.backend == "cuda" && kernel.phases == "both" && here) best = kernel.name;
+    if (kernel.backend == "cuda" && kernel.phases == "both" && is_available(kernel)) best = kernel.name;
   }
   if (best.empty()) return spec;
   const Settings* given = spec.settings ? spec.settings->find(param->name) : nullptr;

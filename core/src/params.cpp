@@ -24,11 +24,6 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> can
   return near.empty() ? "" : "did you mean " + near + "?";
 }
 
-bool serves(const KernelInfo& kernel, std::string_view phase) {
-  return kernel.phases == "both" || phase.empty() || kernel.phases == phase;
-}
-bool is_available(const KernelInfo& kernel) { return kernel.available == nullptr || kernel.available(); }
-
 /// The names that could have been given: of a phase ("" any) and a backend ("" any: "plain, avx2; of cuda: tiled"), as far as this machine
 /// has them.
 std::string kernel_names(std::span<const KernelInfo> kernels, std::string_view phase, std::string_view backend) {

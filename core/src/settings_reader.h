@@ -33,6 +33,11 @@ PATCHBAY_API double read_real(const Settings& value, double low, double high);
 PATCHBAY_API bool read_boolean(const Settings& value);
 PATCHBAY_API std::string read_text(const Settings& value);
 PATCHBAY_API std::string read_choice(const Settings& value, std::span<const std::string> allowed);
+/// Whether a kernel computes a phase; "": any.
+inline bool serves(const KernelInfo& kernel, std::string_view phase) {
+  return phase.empty() || kernel.phases == "both" || kernel.phases == phase;
+}
+inline bool is_available(const KernelInfo& kernel) { return kernel.available == nullptr || kernel.available(); }
 /// backend: the one that is to run, if that is known; messages then name its kernels alone.
 PATCHBAY_API KernelChoice read_kernel(const Settings& value, std::span<const KernelInfo> kernels, std::string_view backend = {});
 /// Refuses entries of `map` whose key is not among `known`, with the nearest as a suggestion.

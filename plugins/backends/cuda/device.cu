@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kPieceBytes = 4 << 20;
 
 /// The stream, shared by the device and every buffer, which may outlive it. A process may have several GPUs: whatever is asked of this
-/// one begins with stream() or use().
+/// one begins with stream(), use() or quietly().
 class Work {
  public:
   explicit Work(int ordinal) : ordinal_(ordinal) {
@@ -23,7 +23,7 @@ class Work {
   }
   Work(const Work&) = delete;
   ~Work() {
-    quietly([&] { gpu::stream_destroy(stream()); });
+    quietly([&] { gpu::stream_destroy(stream_); });
   }
   /// Makes this GPU the one that the calling thread's calls mean.
   void use() const { gpu::device_use(ordinal_); }
@@ -36,10 +36,11 @@ class Work {
     if (fault_) std::rethrow_exception(std::exchange(fault_, nullptr));
     gpu::stream_synchronize(stream());
   }
-  /// For destructors, which may not throw: what fails in body is kept for the next wait().
+  /// For destructors, which may not throw: does body on this GPU; what fails is kept for the next wait().
   template <class Body>
   void quietly(Body body) noexcept {
     try {
+      use();
       body();
     } catch (...) {
       if (!fault_) fault_ = std::current_exception();
@@ -63,7 +64,6 @@ class Piece {
   Piece(const Piece&) = delete;
   ~Piece() {
     work_->quietly([&] {
-      work_->use();
       gpu::event_destroy(sent_);
       gpu::host_free(memory_);
     });
@@ -131,10 +131,7 @@ class GpuDevice final : public Device {
     ++work_->held.allocations;
     const auto release = [work = work_, bytes](std::byte* pointer) {
       work->quietly([&] { work->wait(); });  // nothing that was given to the stream reads it any more
-      work->quietly([&] {
-        work->use();
-        gpu::device_free(pointer);
-      });
+      work->quietly([&] { gpu::device_free(pointer); });
       work->held.bytes -= bytes;
     };
     const std::shared_ptr<std::byte> memory(pointer, release);

@@ -3,26 +3,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "one_byte_rows.h"
 #include "patchbay/kv_store.h"
 #include "patchbay/plugin.h"
 
 using namespace patchbay;
-
-namespace {
-
-unsigned stored(const KvFormat& format, float value) {
-  std::byte byte{};
-  format.encode(View<const float, 1>(&value, {1}), &byte, nullptr);
-  return std::to_integer<unsigned>(byte);
-}
-float read(const KvFormat& format, unsigned pattern) {
-  const std::byte byte{static_cast<unsigned char>(pattern)};
-  float value = 0;
-  format.decode(&byte, Half{}, View<float, 1>(&value, {1}));
-  return value;
-}
-
-}  // namespace
+using namespace patchbay::test;
 
 TEST_CASE("kv format fp8_e4m3: the patterns of torch.float8_e4m3fn") {
   const auto format = make<KvFormat>({"fp8_e4m3", nullptr});
