@@ -14,6 +14,7 @@
 #include "patchbay/params.h"
 #include "patchbay/processor.h"
 #include "patchbay/quantizer.h"
+#include "patchbay/transform.h"
 #include "patchbay/weight_format.h"
 
 namespace patchbay {
@@ -35,6 +36,8 @@ Grid::~Grid() = default;
 LinearKernel::~LinearKernel() = default;
 WeightFormat::~WeightFormat() = default;
 Quantizer::~Quantizer() = default;
+Rotation::~Rotation() = default;
+Transform::~Transform() = default;
 KvFormat::~KvFormat() = default;
 KvStore::~KvStore() = default;
 KvRetention::~KvRetention() = default;
@@ -77,6 +80,13 @@ void Attention::prepare(Device& device) {
 void Attention::run_on_gpu(const AttentionSpec&, const GpuStep&, int, TensorRef, TensorRef, Device&) {
   throw Error("attention", "it has no kernel for a GPU");
 }
+
+std::shared_ptr<WeightFormat> WeightFormat::for_tensor(const TensorFacts&) const { return nullptr; }
+std::shared_ptr<WeightFormat> WeightFormat::fitted_to(View<const float, 2>, const Statistics&) const { return nullptr; }
+bool WeightFormat::store_column_order(View<const std::int32_t, 1>, PackedWeight&) const { return false; }
+std::string Transform::apply(LinearGroup&, Device&) const { return {}; }
+std::shared_ptr<const Rotation> Transform::residual_rotation(std::int64_t) const { return nullptr; }
+std::shared_ptr<const Rotation> Transform::value_rotation(std::int64_t) const { return nullptr; }
 
 std::vector<Draft> Decoder::propose(std::span<Sequence* const> sequences, ModelRunner&) {
   return std::vector<Draft>(sequences.size());

@@ -29,20 +29,24 @@ Matrix layer_inputs() {
 }
 
 struct Calibration {
-  Matrix hessian{kCols, kCols};
-  std::vector<float> moments = std::vector<float>(kCols);
+  Matrix x = layer_inputs(), hessian{kCols, kCols};
+  std::vector<float> moments = std::vector<float>(kCols), largest = moments;
   Statistics statistics;
 
   explicit Calibration(Needs needs) {
-    const Matrix x = layer_inputs();
     for (std::int64_t t = 0; t < kTokens; ++t)
       for (std::int64_t i = 0; i < kCols; ++i) {
         moments[i] += x.at(t, i) * x.at(t, i) / kTokens;
+        largest[i] = std::max(largest[i], std::fabs(x.at(t, i)));
         for (std::int64_t j = 0; j < kCols; ++j) hessian.at(i, j) += 2 * x.at(t, i) * x.at(t, j) / kTokens;
       }
     statistics.tokens = kTokens;
-    if (needs != Needs::nothing) statistics.second_moment = {moments.data(), {kCols}};
-    if (needs == Needs::hessian) statistics.hessian = hessian.view();
+    if (needs.moments) {
+      statistics.second_moment = {moments.data(), {kCols}};
+      statistics.largest = {largest.data(), {kCols}};
+    }
+    if (needs.hessian) statistics.hessian = hessian.view();
+    if (needs.inputs > 0) statistics.inputs = std::as_const(x).view().rows(0, std::min(needs.inputs, kTokens));
   }
   /// What a quantizer with these needs sets out to make small: the error of the weights, weighted by the inputs' size, or of the outputs.
   double loss(Needs needs, const Matrix& w, const Matrix& decoded) const {
@@ -50,9 +54,9 @@ struct Calibration {
     for (std::int64_t r = 0; r < kRows; ++r)
       for (std::int64_t i = 0; i < kCols; ++i) {
         const double error = w.at(r, i) - decoded.at(r, i);
-        if (needs == Needs::nothing) sum += error * error;
-        if (needs == Needs::moments) sum += error * error * moments[i];
-        if (needs != Needs::hessian) continue;
+        if (!needs.any()) sum += error * error;
+        if (needs.moments && !needs.hessian) sum += error * error * moments[i];
+        if (!needs.hessian) continue;
         for (std::int64_t j = 0; j < kCols; ++j) sum += error * hessian.at(i, j) * (w.at(r, j) - decoded.at(r, j));
       }
     return sum;

@@ -85,7 +85,7 @@ class BlockFormat final : public WeightFormat {
     return {{"blocks", DType::u8, {rows, cols / kBlockColumns * kBlockBytes}}};
   }
 
-  std::unique_ptr<Grid> fit(View<const float, 2> tile, View<const float, 1>) const override {
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions&) const override {
     require_finite(tile, Block::kName);
     auto grid = std::make_unique<BlockGrid>();
     for (std::int64_t r = 0; r < tile.shape[0]; ++r) {

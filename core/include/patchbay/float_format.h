@@ -45,7 +45,7 @@ class FloatFormat final : public WeightFormat {
     return {{"values", dtype_of<Element>::value, {rows, cols}}};
   }
 
-  std::unique_ptr<Grid> fit(View<const float, 2> tile, View<const float, 1>) const override {
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions&) const override {
     require_finite(tile, Codec::kName, Codec::kLargest);
     return std::make_unique<FloatGrid>();
   }

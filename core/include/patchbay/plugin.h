@@ -39,6 +39,7 @@ template <class Interface> struct KindOf;
   template <> struct KindOf<Interface> { static constexpr const char* value = folder; };
 PATCHBAY_KIND(WeightFormat, "formats")
 PATCHBAY_KIND(Quantizer, "quantizers")
+PATCHBAY_KIND(Transform, "transforms")
 PATCHBAY_KIND(Attention, "attention")
 PATCHBAY_KIND(KvFormat, "kv_formats")
 PATCHBAY_KIND(KvStore, "kv_stores")

@@ -166,7 +166,7 @@ class SuperBlockFormat final : public WeightFormat {
     return {{"blocks", DType::u8, {rows, cols / kSuperColumns * kBlockBytes}}};
   }
 
-  std::unique_ptr<Grid> fit(View<const float, 2> tile, View<const float, 1>) const override {
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions&) const override {
     require_finite(tile, Block::kName);
     auto grid = std::make_unique<SuperGrid>();
     std::array<float, kSuperColumns> w;

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "patchbay/activation.h"
 #include "patchbay/backend.h"
+#include "patchbay/statistics.h"
 #include "patchbay/tensor.h"
 
 namespace patchbay {
@@ -41,6 +43,21 @@ class PATCHBAY_API Grid {
                      View<float, 1> decoded) const = 0;
 };
 
+/// How a grid is fitted.
+struct FitOptions {
+  View<const float, 1> importance;  ///< one weight per column for the squared error; empty: all equal
+  bool search = false;              ///< look for the scales of least squared error, not just those that cover the tile's range
+};
+
+/// What is known of a tensor before it is read: where it stands in the model.
+struct TensorFacts {
+  std::string_view name;        ///< "blk.3.ffn_down", "token_embd", "output": whatever the file form
+  int layer = -1, layers = 0;   ///< layer -1: outside the blocks
+  std::int64_t rows = 0, cols = 0;
+  int heads = 0, kv_heads = 0, experts = 0;  ///< of the model; experts 0: dense
+  bool is_head = false;         ///< the output head, or an embedding that serves as one
+};
+
 /// A weight made ready to multiply.
 class PATCHBAY_API LinearKernel {
  public:
@@ -63,8 +80,8 @@ class PATCHBAY_API WeightFormat {
   virtual std::vector<PartSpec> layout(std::int64_t rows, std::int64_t cols) const = 0;
   /// How many columns share a tile's parameters; divides cols.
   virtual std::int64_t tile_columns(std::int64_t cols) const = 0;
-  /// The grid for one tile (R, tile_columns). importance: one weight per column for the fit's error, or empty for all equal.
-  virtual std::unique_ptr<Grid> fit(View<const float, 2> tile, View<const float, 1> importance) const = 0;
+  /// The grid for one tile (R, tile_columns). A format without a better way to search takes the covering scales all the same.
+  virtual std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions& options) const = 0;
   /// Stores the codes (R, tile_columns) of the tile that begins at first_column, and its grid's parameters.
   virtual void pack(const Grid& grid, std::int64_t first_column, View<const std::int32_t, 2> codes, PackedWeight& out) const = 0;
   /// Rows first_row .. first_row + out.shape[0] as floats: the definition of what the codes mean.
@@ -76,6 +93,19 @@ class PATCHBAY_API WeightFormat {
   virtual std::unique_ptr<LinearKernel> prepare(const PackedWeight& w, Ops& ops, ActivationMode mode) const;
   /// The format's name as in YAML, with what tells its variants apart ("int_grouped/b4/g64").
   virtual std::string label() const = 0;
+
+  // What only some formats have.
+
+  /// The format in which this tensor is stored, for one that is several by a rule (the mixes of GGUF): asked for every matrix, embedding
+  /// and head too. Null: this one, and embedding and head stay as stored.
+  virtual std::shared_ptr<WeightFormat> for_tensor(const TensorFacts& tensor) const;
+  /// What it wants to know of the layer's inputs (for scales of inputs; for the columns that meet the largest ones).
+  virtual Needs needs() const { return {}; }
+  /// The format for this one weight w(R,C), where some of its parts or choices depend on weight and inputs. Null: this one.
+  virtual std::shared_ptr<WeightFormat> fitted_to(View<const float, 2> w, const Statistics& statistics) const;
+  /// Stores that column j of the codes is column order[j] of the weight, as decode() and products then undo. Called before any pack().
+  /// False: this format keeps no order (and nothing was stored).
+  virtual bool store_column_order(View<const std::int32_t, 1> order, PackedWeight& out) const;
 
   /// True size of an R x C weight: the bytes of its parts, and those * 8 / (R * C).
   std::int64_t packed_bytes(std::int64_t rows, std::int64_t cols) const;

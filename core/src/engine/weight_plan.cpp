@@ -49,7 +49,7 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
       choice.spec = rule.format;
       choice.format = make<WeightFormat>(rule.format);
     }
-    if (choice.quantizer->needs() != Needs::nothing) {
+    if (choice.quantizer->needs().any()) {
       throw Error("weights.quantizer", rule.quantizer.type + " needs calibration, which this engine does not run", "none, rtn");
     }
     return choice;

@@ -92,7 +92,7 @@ class IntGrouped final : public WeightFormat {
     return parts;
   }
 
-  std::unique_ptr<Grid> fit(View<const float, 2> tile, View<const float, 1>) const override {
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions&) const override {
     require_finite(tile, kName);
     auto grid = std::make_unique<GroupGrid>();
     grid->max_code = max_code();
