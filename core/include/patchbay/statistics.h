@@ -14,9 +14,12 @@ struct Needs {
   bool moments = false;     ///< second_moment and largest
   bool hessian = false;
   std::int64_t inputs = 0;  ///< at most so many rows of x
+  /// Of x as the matrices before this one make it once they are quantised, those of its own block too (GPTQ's true_sequential). Else a
+  /// block's matrices all see what the block makes as it is stored; the blocks before it are quantised either way.
+  bool sequential = false;
   bool any() const { return moments || hessian || inputs > 0; }
   Needs operator|(const Needs& other) const {
-    return {moments || other.moments, hessian || other.hessian, std::max(inputs, other.inputs)};
+    return {moments || other.moments, hessian || other.hessian, std::max(inputs, other.inputs), sequential || other.sequential};
   }
 };
 

@@ -101,7 +101,8 @@ class PATCHBAY_API WeightFormat {
   virtual std::shared_ptr<WeightFormat> for_tensor(const TensorFacts& tensor) const;
   /// What it wants to know of the layer's inputs (for scales of inputs; for the columns that meet the largest ones).
   virtual Needs needs() const { return {}; }
-  /// The format for this one weight w(R,C), where some of its parts or choices depend on weight and inputs. Null: this one.
+  /// The format for this one weight w(R,C), where some of its parts or choices depend on weight and inputs. Null: this one. What decode()
+  /// and prepare() need of that must lie in the parts, laid out alike: a packed weight that was kept in a file is read with this format.
   virtual std::shared_ptr<WeightFormat> fitted_to(View<const float, 2> w, const Statistics& statistics) const;
   /// Stores that column j of the codes is column order[j] of the weight, as decode() and products then undo. Called before any pack().
   /// False: this format keeps no order (and nothing was stored).

@@ -1,6 +1,7 @@
 // What a session holds, tensor by tensor, readable as floats: see Session::weights.
 #include <algorithm>
 
+#include "quantize/quantized_model.h"
 #include "weights.h"
 
 namespace patchbay {
@@ -15,12 +16,6 @@ WeightView view_of(const VectorWeight& weight, const std::string& name) {
   return {name, "fp32", 1, row.shape[0], row.data, copy};
 }
 
-/// "blk.0.attn_q.bias" of "blk.0.attn_q.weight", with what stands behind it
-std::string bias_of(std::string name) {
-  if (const auto at = name.find(kSuffix); at != std::string::npos) name.replace(at, kSuffix.size(), ".bias");
-  return name;
-}
-
 /// Collects what a model has of its possible weights.
 class Viewer {
  public:
@@ -32,7 +27,7 @@ class Viewer {
     };
     views.push_back({linear.packed.name, linear.format->label(), linear.packed.rows, linear.packed.cols,
                      linear.packed.parts[0].data, decode});
-    if (linear.bias.size() > 0) views.push_back(view_of(linear.bias, bias_of(linear.packed.name)));
+    if (linear.bias.size() > 0) views.push_back(view_of(linear.bias, bias_name(linear.packed.name)));
   }
   void add(const FeedForwardWeights& part) {
     add(part.gate);
