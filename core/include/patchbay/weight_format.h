@@ -31,6 +31,7 @@ struct PackedWeight {
   std::int64_t rows = 0, cols = 0;
   std::vector<TensorRef> parts;
   std::shared_ptr<const void> storage;  ///< keeps the bytes alive
+  std::string note;  ///< what the quantizer has to say of it, one line for the record: "damped by 0.04"
 };
 
 /// The numbers that one tile of a weight can be rounded to. A tile is all R rows by tile_columns() columns; its scales are
