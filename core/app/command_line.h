@@ -67,6 +67,7 @@ void add_new(CLI::App& app, Outcome& outcome);
 void add_check(CLI::App& app, Outcome& outcome);
 void add_inspect(CLI::App& app, Outcome& outcome);
 void add_convert(CLI::App& app, Outcome& outcome);
+void add_quantize(CLI::App& app, Outcome& outcome);
 void add_tokenize(CLI::App& app, Outcome& outcome);
 void add_template(CLI::App& app, Outcome& outcome);
 // commands_text.cpp

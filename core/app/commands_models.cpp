@@ -1,4 +1,4 @@
-// Commands about model files: check, inspect, convert, tokenize, template.
+// Commands about model files: check, inspect, convert, quantize, tokenize, template.
 #include "command_line.h"
 
 namespace patchbay::app {
@@ -39,6 +39,17 @@ void add_convert(CLI::App& app, Outcome& outcome) {
                                command.add_flag("--force", options.force, "Replace what is there");
                                json_flag(command, options.json);
                              }, convert);
+}
+
+void add_quantize(CLI::App& app, Outcome& outcome) {
+  add<QuantizeCommandOptions>(app, outcome, "quantize", "A model's weights in fewer bits, as a GGUF file",
+                              [](CLI::App& command, QuantizeCommandOptions& options) {
+                                model(command, options.model);
+                                path(command, "--out", options.out, "What to write: NAME.gguf")->required();
+                                command.add_flag("--force", options.force, "Replace what is there");
+                                command.add_flag("--quiet", options.quiet, "No progress");
+                                assignments(command, options.model.assignments);
+                              }, quantize);
 }
 
 void add_tokenize(CLI::App& app, Outcome& outcome) {

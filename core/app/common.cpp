@@ -13,6 +13,7 @@
 #include "engine/model_spec.h"
 #include "experiment/sweep.h"
 #include "files.h"
+#include "progress.h"
 
 namespace patchbay::app {
 
@@ -27,9 +28,20 @@ RunConfig run_config(const std::vector<std::string>& assignments, int threads) {
   return config;
 }
 
+namespace {
+
+/// With a bar while weights are quantised by calibration.
+std::unique_ptr<Session> make_session(std::shared_ptr<const ModelFile> file, const RunConfig& config, SessionOptions options) {
+  TerminalProgress progress(false);
+  options.quantize.progress = [&](double fraction, const std::string& what) { progress.doing(fraction, "quantising: " + what); };
+  options.quantize.note = [&](const std::string& line) { progress.note(line); };
+  return std::make_unique<Session>(std::move(file), config, options);
+}
+
+}  // namespace
+
 std::unique_ptr<Session> open_session(const ModelOptions& options, const SessionOptions& session) {
-  const RunConfig config = run_config(options.assignments, options.threads);
-  return std::make_unique<Session>(ModelFile::open(find_model(options.model)), config, session);
+  return make_session(ModelFile::open(find_model(options.model)), run_config(options.assignments, options.threads), session);
 }
 
 std::vector<Token> prompt_tokens(const Tokenizer& tokenizer, const std::optional<std::string>& text,
@@ -56,7 +68,7 @@ Prompted open_prompted(const ModelOptions& options, const std::optional<std::str
   const auto length = static_cast<std::int64_t>(result.prompt.size()), context = read_model_spec(*model).context;
   if (length > context)
     throw Error("--prompt", "has " + std::to_string(length) + " tokens", "at most " + std::to_string(context) + ", the model's context", "shorten it");
-  result.session = std::make_unique<Session>(model, config, SessionOptions{length + std::min(more, context - length), 1});
+  result.session = make_session(model, config, {length + std::min(more, context - length), 1, {}});
   return result;
 }
 

@@ -4,7 +4,7 @@
 // --json: {"file", "form": "gguf" or "safetensors", "gguf_version" of GGUF, "file_bytes", "architecture", "name", "hyperparameters": {..}, "tokenizer": {..},
 // "parameters", "weights_bytes", "bits_per_weight", where there are any "warnings": [..],
 // "types": [{"type", "tensors", "parameters", "bytes", "bits_per_weight", "computed"}]} and with --tensors
-// "tensors": [{"name", "type", "shape", "bytes"}], shapes as in the file: the first extent varies fastest.
+// "tensors": [{"name", "type", "shape", "bytes"}], shapes as in the file: the first extent varies fastest; with settings also "runs_as".
 #include <fmt/format.h>
 
 #include <map>
@@ -108,10 +108,12 @@ json summary(const ModelFile& file) {
   return result;
 }
 
-json tensors_json(const ModelFile& file) {
+/// `formats`: in which the run of the settings would hold them; empty without settings.
+json tensors_json(const ModelFile& file, const std::map<std::string, std::string>& formats) {
   json tensors = json::array();
   for (const FileTensor& tensor : file.tensors()) {
     tensors.push_back({{"name", tensor.name}, {"type", tensor.type_name}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
+    if (const auto found = formats.find(std::string(tensor.name)); found != formats.end()) tensors.back()["runs_as"] = found->second;
   }
   return tensors;
 }
@@ -145,8 +147,8 @@ void print(const json& model) {
   if (!model.contains("tensors")) return;
   fmt::print("\n{:<36} {:<8} {:>14}  shape, fastest first\n", "tensor", "type", "bytes");
   for (const json& tensor : model["tensors"]) {
-    fmt::print("{:<36} {:<8} {:>14}  {}\n", escaped(tensor["name"].get<std::string>()), tensor["type"].get<std::string>(),
-               tensor["bytes"].dump(), tensor["shape"].dump());
+    fmt::print("{:<36} {:<8} {:>14}  {}{}\n", escaped(tensor["name"].get<std::string>()), tensor["type"].get<std::string>(),
+               tensor["bytes"].dump(), tensor["shape"].dump(), tensor.contains("runs_as") ? "  runs as " + tensor["runs_as"].get<std::string>() : "");
   }
 }
 
@@ -155,14 +157,19 @@ void print(const json& model) {
 int inspect(const InspectOptions& options) {
   const auto file = ModelFile::open(find_model(options.model.model));
   check_model(*file);
-  if (!options.model.assignments.empty()) check_run(*file, run_config(options.model.assignments, options.model.threads));
+  std::map<std::string, std::string> formats;
+  if (!options.model.assignments.empty()) {
+    const RunConfig config = run_config(options.model.assignments, options.model.threads);
+    check_run(*file, config);
+    formats = planned_formats(*file, config);
+  }
   std::vector<std::string> warnings = folder_warnings(*file);
   json result = summary(*file);
   if (const json& tokenizer = result["tokenizer"]; !file->folder().empty() && tokenizer.contains("tokens")) {
     if (const std::string warning = missing_rows_warning(*file, tokenizer["tokens"]); !warning.empty()) warnings.push_back(warning);
   }
   if (!warnings.empty()) result["warnings"] = warnings;
-  if (options.tensors) result["tensors"] = tensors_json(*file);
+  if (options.tensors) result["tensors"] = tensors_json(*file, formats);
   if (options.model.json) {
     fmt::print("{}\n", result.dump(-1, ' ', false, json::error_handler_t::replace));
   } else {

@@ -32,7 +32,7 @@ int run_command(int argc, char** argv) {
   Outcome outcome;
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text);
-  for (const auto add_command : {add_list, add_describe, add_check, add_inspect, add_convert, add_tokenize, add_logits, add_generate, add_chat, add_template,
+  for (const auto add_command : {add_list, add_describe, add_check, add_inspect, add_convert, add_quantize, add_tokenize, add_logits, add_generate, add_chat, add_template,
                                  add_perplexity, add_bench, add_profile, add_plan, add_run, add_calibrate, add_new, add_report, add_diff, add_bisect, add_tokens})
     add_command(app, outcome);
   if (const std::string wrong = unknown_command(app, argc, argv); !wrong.empty()) {

@@ -6,6 +6,7 @@
 #include "kernel_choice.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
+#include "patchbay/transform.h"
 #include "registry.h"
 #include "settings_reader.h"
 
@@ -134,7 +135,21 @@ WeightRule read_rule(const Settings& entry, const WeightRule& inherited) {
   return rule;
 }
 
-/// weights: a quantizer's name, or {quantizer, format, rules, targets}. (`type` is what an assignment such as weights.targets=all
+void read_transforms(const Settings& given, RunConfig& config) {
+  if (given.kind != Settings::Kind::list) throw Error(given.where, "no list of transforms", "[awq, {type: smoothquant, alpha: 0.5}]");
+  for (const Settings& item : given.items) config.transforms.push_back(plugin_spec(item, "transforms"));
+}
+
+void read_calibration(const Settings& given, CalibrationSettings& calibration) {
+  read_settings(&given, "calibration", [&](Fields& fields) { calibration.visit(fields); });
+  try {
+    calibration.check();
+  } catch (const Error& error) {
+    throw Error(given.where, error.problem(), error.allowed());
+  }
+}
+
+/// weights: a quantizer's name, or {quantizer, format, transforms, calibration, rules, targets}. (`type` is what an assignment such as weights.targets=all
 /// makes of a bare name.)
 void read_weights(const Settings& given, RunConfig& config) {
   if (given.kind != Settings::Kind::map) {
@@ -152,6 +167,8 @@ void read_weights(const Settings& given, RunConfig& config) {
     for (const auto& [phase, name] : asked_kernels(*kernel)) read_text(*name);
     config.weight_kernel = std::make_shared<const Settings>(*kernel);
   }
+  if (const Settings* transforms = reader.take("transforms")) read_transforms(*transforms, config);
+  if (const Settings* calibration = reader.take("calibration")) read_calibration(*calibration, config.calibration);
   const Settings* rules = reader.take("rules");
   reader.finish();
   check_pair(config.weights, given.where);
@@ -176,6 +193,17 @@ Settings rule_settings(const WeightRule& rule, std::string_view backend) {
   return map;
 }
 
+Settings calibration_settings(const CalibrationSettings& calibration) {
+  Settings map;
+  map.kind = Settings::Kind::map;
+  if (calibration.from_model()) map.entries.emplace_back("source", text_settings(calibration.source));
+  else if (!calibration.prompts.empty()) map.entries.emplace_back("prompts", text_settings(calibration.prompts));
+  else map.entries.emplace_back("text", text_settings(calibration.text_path()));
+  for (const auto& [key, value] : {std::pair("samples", calibration.samples), {"length", calibration.length}, {"seed", calibration.seed}})
+    map.entries.emplace_back(key, plain_settings(std::to_string(value)));
+  return map;
+}
+
 Settings weights_settings(const RunConfig& config) {
   const std::string_view backend = kernel_backend(config.device);
   Settings map = rule_settings(config.weights, backend);
@@ -186,11 +214,27 @@ Settings weights_settings(const RunConfig& config) {
     map.entries.emplace_back("rules", rules);
   }
   if (config.weight_kernel) map.entries.emplace_back("kernel", *config.weight_kernel);
+  if (!config.transforms.empty()) {
+    Settings transforms;
+    transforms.kind = Settings::Kind::list;
+    for (const PluginSpec& spec : config.transforms) transforms.items.push_back(Registry::instance().effective("transforms", spec));
+    map.entries.emplace_back("transforms", transforms);
+  }
+  if (needs_calibration(config)) map.entries.emplace_back("calibration", calibration_settings(config.calibration));
   map.entries.emplace_back("targets", text_settings(config.quantize_all ? "all" : "blocks"));
   return map;
 }
 
 }  // namespace
+
+bool needs_calibration(const RunConfig& config) {
+  const auto needs = [](const WeightRule& rule) {
+    const auto quantizer = make<Quantizer>(rule.quantizer);
+    return !quantizer->keeps_stored() && (quantizer->needs() | make<WeightFormat>(rule.format)->needs()).any();
+  };
+  if (needs(config.weights) || std::ranges::any_of(config.rules, needs)) return true;
+  return std::ranges::any_of(config.transforms, [](const PluginSpec& spec) { return make<Transform>(spec)->needs().any(); });
+}
 
 RunConfig read_run_config(const Settings& base) {
   RunConfig config;

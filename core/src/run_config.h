@@ -6,6 +6,7 @@
 
 #include "patchbay/backend.h"
 #include "patchbay/params.h"
+#include "quantize/calibration_settings.h"
 
 namespace patchbay {
 
@@ -28,6 +29,8 @@ struct RunConfig {
   std::vector<WeightRule> rules;     ///< the first that matches wins over the default
   /// weights.kernel: of every weight whose format has it, or {prefill, decode}; null: each format's best.
   std::shared_ptr<const Settings> weight_kernel;
+  std::vector<PluginSpec> transforms;  ///< weights.transforms: applied in this order before anything is quantised
+  CalibrationSettings calibration;   ///< weights.calibration: in effect where a quantizer, transform or format needs it
   bool quantize_all = false;         ///< weights.targets: blocks (linear layers of the blocks) | all (embedding and head too)
   PluginSpec attention{"flash", nullptr};
   PluginSpec kv_store{"contiguous", nullptr};
@@ -43,6 +46,8 @@ struct RunConfig {
 
 /// Reads and checks everything that can be checked without the model. Unknown keys, wrong values and unknown plugins are Errors.
 PATCHBAY_API RunConfig read_run_config(const Settings& base);
+/// Whether anything of `config` needs statistics of the inputs of the model's layers.
+PATCHBAY_API bool needs_calibration(const RunConfig& config);
 /// Every setting in effect, nested plugins expanded, as a tree ready for to_json: the record's `config`.
 PATCHBAY_API Settings effective_settings(const RunConfig& config);
 

@@ -16,6 +16,13 @@ namespace {
 
 constexpr std::int64_t kDefaultMaxTokens = 4096;
 
+QuantizationReport report_of(const QuantizedModel& quantized) {
+  QuantizationReport report{quantized.calibration, {}, quantized.warnings};
+  for (const auto& [name, matrix] : quantized.matrices)
+    if (!matrix.note.empty()) report.notes.emplace_back(name, matrix.note);
+  return report;
+}
+
 std::int64_t room(const ModelFile& file, const ModelSpec& spec, const SessionOptions& options) {
   if (options.max_tokens > spec.context) {
     throw Error(file.path(), std::to_string(options.max_tokens) + " tokens do not fit into the model's context",
@@ -30,11 +37,17 @@ struct Session::Impl {
   Impl(std::shared_ptr<const ModelFile> model, const RunConfig& run, const SessionOptions& options)
       : file(std::move(model)), config(run), spec(read_model_spec(*file)), max_tokens(room(*file, spec, options)),
         tokenizer(make_tokenizer(*file)), stages(spec, config), retention(make<KvRetention>(config.kv_retention)),
-        prefix(make<KvPrefix>(config.kv_prefix)), weights(load_weights(file, spec, config, stages.placement())),
+        prefix(make<KvPrefix>(config.kv_prefix)), weights(loaded(options.quantize)),
         transformer(spec, weights, stages.parts(), max_tokens, config.activations),
         runner(spec, transformer, stages.store(), options.max_sequences, max_tokens) {
     fit_to_length(spec, max_tokens);
     stages.configure(spec, max_tokens, options.max_sequences);
+  }
+
+  ModelWeights loaded(const QuantizeOptions& options) {
+    const QuantizedModel quantized = quantize_model(file, config, stages.host().ops(), options);
+    quantization = report_of(quantized);
+    return load_weights(file, spec, config, stages.placement(), quantized);
   }
 
   std::shared_ptr<const ModelFile> file;
@@ -45,6 +58,7 @@ struct Session::Impl {
   StageSet stages;
   std::shared_ptr<KvRetention> retention;
   std::shared_ptr<KvPrefix> prefix;
+  QuantizationReport quantization;
   ModelWeights weights;
   Transformer transformer;
   EngineRunner runner;
@@ -64,6 +78,7 @@ KvPrefix& Session::prefix() { return *impl_->prefix; }
 const KvStore& Session::kv_store() const { return impl_->stages.store(); }
 WeightSizes Session::sizes() const { return impl_->weights.sizes; }
 const std::vector<TensorPath>& Session::tensor_paths() const { return impl_->weights.paths; }
+const QuantizationReport& Session::quantization() const { return impl_->quantization; }
 std::vector<WeightView> Session::weights() const { return weight_views(impl_->weights, impl_->spec); }
 ModelCost Session::cost() const { return model_cost(*impl_->file, impl_->config, impl_->weights.paths); }
 int Session::hidden_size() const { return impl_->spec.hidden; }
@@ -95,10 +110,21 @@ std::vector<std::shared_ptr<LogitsProcessor>> Session::make_processors() const {
   return processors;
 }
 
+std::map<std::string, std::string> planned_formats(const ModelFile& file, const RunConfig& config) {
+  const WeightPlan plan(file, read_model_spec(file), config);
+  std::map<std::string, std::string> formats;
+  for (const WeightPlan::Matrix& matrix : plan.matrices()) {
+    const auto& chosen = plan.choice(matrix.label).format;
+    formats[std::string(matrix.tensor->name)] = chosen ? chosen->label() : std::string(matrix.tensor->format);
+  }
+  return formats;
+}
+
 std::string check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options) {
   const ModelSpec spec = read_model_spec(file);
   room(file, spec, options);  // refuses what is longer than the context
   check_weights(file, WeightPlan(file, spec, config), config);
+  check_calibration(file, config);
   return StageSet(spec, config).activations(config.activations);  // the set says what this machine lacks
 }
 

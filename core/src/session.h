@@ -11,6 +11,7 @@
 #include "patchbay/attention.h"
 #include "patchbay/model_runner.h"
 #include "patchbay/weight_format.h"
+#include "quantize/block_walk.h"
 #include "run_config.h"
 #include "tokenizer.h"
 
@@ -23,6 +24,14 @@ struct ModelCost;
 struct SessionOptions {
   std::int64_t max_tokens = 0;   ///< longest sequence; 0: the model's context length, at most 4096
   int max_sequences = 1;
+  QuantizeOptions quantize = {};  ///< for weights that calibration or transforms take part in
+};
+
+/// What quantising had to say, for the record.
+struct QuantizationReport {
+  CalibrationSummary calibration;
+  std::vector<std::pair<std::string, std::string>> notes;  ///< tensor and line
+  std::vector<std::string> warnings;
 };
 
 /// What a session's weights weigh, counted from bytes.
@@ -60,6 +69,7 @@ class PATCHBAY_API Session {
   const KvStore& kv_store() const;
   WeightSizes sizes() const;
   const std::vector<TensorPath>& tensor_paths() const;
+  const QuantizationReport& quantization() const;
   /// Summary of what ran: {"attention": "flash:avx2", "ops": "avx2", "weights": {"q4_1:integer": 210, ...}, "kv": "fp16 read natively"}.
   std::map<std::string, std::string> paths() const;
   /// Every weight, norms included, in the order of the forward pass.
@@ -80,7 +90,9 @@ class PATCHBAY_API Session {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Checks a run against a model without loading weights: shapes, formats that do not fit (naming the tensor), context.
+/// By the tensor's name in the file: the format in which the run will hold each matrix.
+PATCHBAY_API std::map<std::string, std::string> planned_formats(const ModelFile& file, const RunConfig& config);
+/// Checks a run against a model without loading weights: shapes, formats that do not fit (naming the tensor), context, calibration.
 /// What `plan` calls. Returns what activations will be: "q8", "f16", by stage where there are two. @throws Error.
 PATCHBAY_API std::string check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options = {});
 

@@ -116,7 +116,7 @@ PackedWeight WeightFormat::allocate(std::string name, std::int64_t rows, std::in
   std::int64_t total = 0;
   for (const auto& spec : specs) total += aligned(spec.bytes());
   const auto buffer = std::make_shared<const Buffer>(device.allocate(total));
-  PackedWeight out{std::move(name), rows, cols, {}, buffer};
+  PackedWeight out{std::move(name), rows, cols, {}, buffer, {}};
   std::int64_t offset = 0;
   for (const auto& spec : specs) {
     out.parts.push_back(spec.at(buffer->data() + offset));
@@ -131,7 +131,7 @@ PackedWeight upload(const PackedWeight& w, Device& device) {
   std::int64_t total = 0;
   for (const TensorRef& part : w.parts) total += aligned(bytes_in(part));
   const auto buffer = std::make_shared<const Buffer>(device.allocate(total));
-  PackedWeight out{w.name, w.rows, w.cols, {}, buffer};
+  PackedWeight out{w.name, w.rows, w.cols, {}, buffer, {}};
   std::int64_t offset = 0;
   for (const TensorRef& part : w.parts) {
     TensorRef there = part;
@@ -164,7 +164,7 @@ std::unique_ptr<LinearKernel> decode_and_upload(const WeightFormat& format, cons
     write_rows(rows, all.rows(first, first + rows.shape[0]), device);
   }
   const std::string how = ":decoded to " + std::string(name_of(all.dtype)) + "/";
-  return std::make_unique<MultiplyAsStored>(format.label(), how, PackedWeight{w.name, w.rows, w.cols, {all}, buffer}, all, ops);
+  return std::make_unique<MultiplyAsStored>(format.label(), how, PackedWeight{w.name, w.rows, w.cols, {all}, buffer, {}}, all, ops);
 }
 
 }  // namespace

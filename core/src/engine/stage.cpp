@@ -31,10 +31,11 @@ void Stage::begin(const StepPlan& plan) {
 }
 
 void Stage::run(const StepPlan& plan) {
-  normalise(x(), weights_.blocks[first_].attention_norm, norm());
+  if (count_ > 0) normalise(x(), weights_.blocks[first_].attention_norm, norm());
   for (int layer = first_; layer < first_ + count_; ++layer) {
-    attention_block(plan, layer);
-    ffn_block(layer);
+    run_attention(plan, layer);
+    add_attention(layer);
+    add_feed_forward(layer);
   }
 }
 
@@ -64,16 +65,19 @@ void Stage::add_to_stream(TensorRef projected, const NormWeights* next) {
   if (next) normalise(x(), *next, norm());
 }
 
-/// Reads norm(), as ffn_block does.
-void Stage::attention_block(const StepPlan& plan, int layer) {
+void Stage::run_attention(const StepPlan& plan, int layer) {
   const BlockWeights& block = weights_.blocks[layer];
-  const TensorRef projected = rows(projected_, spec_.hidden);
   saw("attention_norm", layer, norm());
   activation_.reset(norm());
   project_heads(block, layer);
   turn_and_cache(plan, layer);
   attend(plan, layer);
-  activation_.reset(rows(heads_, static_cast<std::int64_t>(spec_.heads) * spec_.head_size));
+}
+
+void Stage::add_attention(int layer) {
+  const BlockWeights& block = weights_.blocks[layer];
+  const TensorRef projected = rows(projected_, spec_.hidden);
+  activation_.reset(attention());
   multiply(block.attention_output, activation_, projected, ops_);
   saw("attention_output", layer, projected);
   if (block.attention_post_norm.weight.size() > 0) normalise(projected, block.attention_post_norm, projected);
@@ -137,7 +141,7 @@ void Stage::attend(const StepPlan& plan, int layer) {
   saw("attention", layer, out);
 }
 
-void Stage::ffn_block(int layer) {
+void Stage::add_feed_forward(int layer) {
   const BlockWeights& block = weights_.blocks[layer];
   const TensorRef projected = rows(projected_, spec_.hidden);
   saw("ffn_norm", layer, norm());

@@ -30,6 +30,10 @@ class Stage {
   void begin(const StepPlan& plan);
   /// Takes x() through the stage's layers.
   void run(const StepPlan& plan);
+  // The parts of a layer, one after the other, for whoever looks between them. Each leaves in norm() what the next one reads.
+  void run_attention(const StepPlan& plan, int layer);  ///< norm(), of x() by attention_norm, to attention()
+  void add_attention(int layer);                        ///< attention() into x()
+  void add_feed_forward(int layer);                     ///< norm(), of x() by ffn_norm, into x()
   void normalise(TensorRef x, const NormWeights& weights, TensorRef out);
   void set_probe(Probe* probe) { probe_ = probe; }
   /// Shows a tensor to the probe, as floats of the host.
@@ -37,6 +41,7 @@ class Stage {
 
   TensorRef x() const { return rows(x_, spec_.hidden); }        ///< (T,E): what goes from block to block
   TensorRef norm() const { return rows(norm_, spec_.hidden); }  ///< (T,E): free between blocks
+  TensorRef attention() const { return rows(heads_, static_cast<std::int64_t>(spec_.heads) * spec_.head_size); }  ///< (T,H*D)
   const StepInputs& inputs() const { return inputs_; }
   Activation& activation() { return activation_; }
   Ops& ops() const { return ops_; }
@@ -44,12 +49,10 @@ class Stage {
 
  private:
   void add_to_stream(TensorRef projected, const NormWeights* next);
-  void attention_block(const StepPlan& plan, int layer);
   void project_heads(const BlockWeights& block, int layer);
   void norm_heads(const NormWeights& weights, TensorRef x);
   void turn_and_cache(const StepPlan& plan, int layer);
   void attend(const StepPlan& plan, int layer);
-  void ffn_block(int layer);
   TensorRef rows(const Buffer& buffer, std::int64_t cols) const { return buffer.tensor(type_, {rows_, cols}); }
   TensorRef heads(const Buffer& buffer, std::int64_t n) const { return buffer.tensor(type_, {rows_, n, spec_.head_size}); }
 

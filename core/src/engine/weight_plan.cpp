@@ -1,12 +1,14 @@
 // Which quantizer and format each tensor of a run gets.
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <set>
 
 #include "gguf_types.h"
 #include "kernel_choice.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
+#include "registry.h"
 #include "weights.h"
 
 namespace patchbay {
@@ -24,7 +26,28 @@ bool kept_by_default(Role role, bool all) {
          (!all && (role == Role::embedding || role == Role::head));
 }
 
+/// Of a format that is called as a plugin is; else nothing, and it runs with the kernels that it was made with.
+PluginSpec spec_of(const WeightFormat& format) {
+  const std::vector<std::string> names = Registry::instance().names("formats");
+  return std::ranges::find(names, format.label()) == names.end() ? PluginSpec() : PluginSpec{format.label(), nullptr};
+}
+
+/// What a mix of formats says of a tensor that other formats leave as stored: the mixes of GGUF name one for embedding and head.
+WeightPlan::Choice named_by_mix(const WeightPlan::Choice& by_default, Role role, const TensorFacts& facts) {
+  const bool outside = role == Role::embedding || role == Role::head;
+  if (!outside || !by_default.format || !by_default.format->for_tensor(facts)) return {};
+  return by_default;
+}
+
 }  // namespace
+
+Needs WeightPlan::Choice::needs() const { return format ? quantizer->needs() | format->needs() : Needs(); }
+
+Needs WeightPlan::needs() const {
+  Needs needs;
+  for (const auto& [label, choice] : choices_) needs = needs | choice.needs();
+  return needs;
+}
 
 std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTensor& tensor) {
   if (tensor.format.empty()) {
@@ -49,9 +72,6 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
       choice.spec = rule.format;
       choice.format = make<WeightFormat>(rule.format);
     }
-    if (choice.quantizer->needs().any()) {
-      throw Error("weights.quantizer", rule.quantizer.type + " needs calibration, which this engine does not run", "none, rtn");
-    }
     return choice;
   };
   const Choice by_default = made(config.weights);
@@ -69,12 +89,18 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
     const std::string label = tensor_label(place, layer), short_name = stem(label);
     const std::int64_t rows = rows_of(*tensor), cols = tensor->shape[0];
     matrices_.push_back({label, tensor, place.transposed ? cols : rows, place.transposed ? rows : cols, place.transposed});
+    TensorFacts facts{short_name, layer, spec.layers, matrices_.back().rows, matrices_.back().cols, spec.heads, spec.kv_heads, spec.experts.count, false};
+    facts.is_head = place.role == Role::head || (place.role == Role::embedding && spec.tied_head);
     Choice& choice = choices_[label];
-    if (!kept_by_default(place.role, config.quantize_all)) choice = by_default;
+    choice = kept_by_default(place.role, config.quantize_all) ? named_by_mix(by_default, place.role, facts) : by_default;
     for (std::size_t i = config.rules.size(); i-- > 0;) {  // backwards, so that the first rule has the last word
       if (fnmatch(config.rules[i].match.c_str(), short_name.c_str(), 0) != 0) continue;
       used[i] = true;
       choice = by_rule[i];
+    }
+    if (const auto mixed = choice.format ? choice.format->for_tensor(facts) : nullptr) {
+      choice.format = mixed;
+      choice.spec = spec_of(*mixed);
     }
   });
   for (std::size_t i = 0; i < used.size(); ++i) {
@@ -102,6 +128,7 @@ void check_weights(const ModelFile& file, const WeightPlan& plan, const RunConfi
     } catch (const Error& error) {
       throw error.at("tensor " + matrix.label);
     }
+    if (wanted && plan.choice(matrix.label).spec.type.empty()) continue;
     formats.insert(wanted ? plan.choice(matrix.label).spec.type : matrix.transposed ? "fp32" : std::string(matrix.tensor->format));
   }
   check_weight_kernel(config, {formats.begin(), formats.end()});

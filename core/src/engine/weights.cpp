@@ -9,6 +9,7 @@
 #include "kernel_choice.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
+#include "quantize/quantize_matrix.h"
 
 namespace patchbay {
 namespace {
@@ -48,8 +49,8 @@ PackedWeight mapped(const std::shared_ptr<const ModelFile>& file, const FileTens
 class Loader {
  public:
   Loader(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config, const WeightPlan& plan,
-         const Placement& placement)
-      : file_(file), spec_(spec), config_(config), plan_(plan), placement_(placement), host_(placement.host->device()) {}
+         const Placement& placement, const QuantizedModel& quantized)
+      : file_(file), spec_(spec), config_(config), plan_(plan), placement_(placement), quantized_(quantized), host_(placement.host->device()) {}
 
   /// The matrix of a role, with its bias where the file has one; empty when the model has no such role.
   Linear matrix(Role role, int layer, int expert = 0) {
@@ -80,10 +81,21 @@ class Loader {
   Linear tied_head(const Linear& embedding) {
     Linear linear;
     linear.packed = embedding.packed;
+    linear.format = embedding.format;
     linear.spec = embedding.spec;
     choose_kernels(linear, placement_.of(spec_.layers));
     linear.kernel = linear.format->prepare(linear.packed, placement_.of(spec_.layers), ActivationMode::fp32);
     list(linear.packed.name + " (head)", linear.format->label(), linear.kernel->path());
+    return linear;
+  }
+
+  /// A head that the file does not have: a transform made another matrix of it than of the embedding.
+  Linear untied_head() {
+    Linear linear;
+    const QuantizedMatrix& head = *quantized_.find(kHeadName);
+    take(head, plan_.choice(tensor_label(*spec_.place(Role::embedding), -1)), linear);
+    count(linear, head.quantized);
+    prepare(linear, placement_.of(spec_.layers));
     return linear;
   }
 
@@ -96,10 +108,12 @@ class Loader {
     const TensorPlace* place = spec_.place(role);
     if (!place) return {};
     NormWeights norm;
-    norm.weight = vector(tensor_name(*place, layer), 0, size);
+    const std::string label = tensor_label(*place, layer);
+    norm.weight = vector(label, tensor_name(*place, layer), 0, size);
     const auto values = norm.weight.values.view<float, 1>({size});
-    for (std::int64_t i = 0; i < size; ++i) values[i] += spec_.norm_offset;
-    if (spec_.norm == Norm::layer) norm.bias = vector(tensor_name(*place, layer, 0, ".bias"), 0, size);
+    const float offset = quantized_.vector(label) ? 0 : spec_.norm_offset;
+    for (std::int64_t i = 0; i < size; ++i) values[i] += offset;
+    if (spec_.norm == Norm::layer) norm.bias = vector(bias_name(label), tensor_name(*place, layer, 0, ".bias"), 0, size);
     place_on(placement_.of(layer), norm.weight);
     place_on(placement_.of(layer), norm.bias);
     return norm;
@@ -107,7 +121,7 @@ class Loader {
 
   VectorWeight vector(Role role, std::int64_t size, int layer) {
     const TensorPlace* place = spec_.place(role);
-    return place ? vector(tensor_name(*place, layer), 0, size) : VectorWeight();
+    return place ? vector(tensor_label(*place, layer), tensor_name(*place, layer), 0, size) : VectorWeight();
   }
 
   WeightSizes sizes;
@@ -120,25 +134,41 @@ class Loader {
     const std::string label = tensor_label(*place, layer);
     const FileTensor& tensor = stored(tensor_name(*place, layer, expert));
     const RowRange range = range_of(role, *place, tensor, expert);
+    const std::string name = label + part_of(*place, tensor, range, expert);
+    const WeightPlan::Choice& choice = plan_.choice(label);
+    Linear linear;
+    const QuantizedMatrix* done = quantized_.find(name);
+    if (done) {
+      take(*done, choice, linear);
+    } else {
+      linear = as_stored(*place, tensor, range);
+      linear.packed.name = name;
+      if (choice.format) quantize(linear, choice);
+    }
+    const std::string bias = tensor_name(*place, layer, expert, ".bias");
+    if (place->needs_bias || file_->tensor(bias) || quantized_.vector(bias_name(name))) linear.bias = vector(bias_name(name), bias, range.first, range.count);
+    count(linear, done ? done->quantized : choice.format != nullptr);
+    return linear;
+  }
+
+  static void take(const QuantizedMatrix& done, const WeightPlan::Choice& choice, Linear& linear) {
+    linear.packed = done.packed;
+    linear.format = done.format;
+    linear.spec = done.quantized ? choice.spec : PluginSpec{done.format->label(), nullptr};
+  }
+
+  Linear as_stored(const TensorPlace& place, const FileTensor& tensor, RowRange range) const {
     Linear linear;
     linear.format = stored_format(*file_, tensor);
     linear.spec = {std::string(tensor.format), nullptr};
-    if (place->transposed) {
-      transpose(linear, tensor, range);
-    } else {
-      linear.packed = packed(tensor, *linear.format, range);
-    }
-    linear.packed.name = label + part_of(*place, tensor, range, expert);
-    const WeightPlan::Choice& choice = plan_.choice(label);
-    if (choice.format) quantize(linear, choice);
-    const std::string bias = tensor_name(*place, layer, expert, ".bias");
-    if (place->needs_bias || file_->tensor(bias)) linear.bias = vector(bias, range.first, range.count);
-    count(linear, choice.format != nullptr);
+    if (place.transposed) transpose(linear, tensor, range);
+    else linear.packed = packed(tensor, *linear.format, range);
     return linear;
   }
 
   /// The format once more, with the kernels that are to run in this place.
   void choose_kernels(Linear& linear, Ops& ops) const {
+    if (linear.spec.type.empty()) return;
     linear.format = make<WeightFormat>(format_on(linear.spec, config_, ops.device().is_host() ? "cpu" : "cuda"));
   }
 
@@ -196,23 +226,27 @@ class Loader {
     return range.count == all ? "" : "[" + std::to_string(range.first) + ":" + std::to_string(range.first + range.count) + "]";
   }
 
-  /// `size` values of a tensor from `first` on, in fp32.
-  VectorWeight vector(const std::string& name, std::int64_t first, std::int64_t size) {
+  /// `size` values in fp32: those of `label` where something changed them, else a tensor's from `first` on.
+  VectorWeight vector(const std::string& label, const std::string& name, std::int64_t first, std::int64_t size) {
+    Buffer buffer = host_.allocate(size * bytes_of(DType::f32));
+    sizes.parameters += size;
+    sizes.weights_bytes += buffer.size();
+    if (const std::vector<float>* changed = quantized_.vector(label)) {
+      std::memcpy(buffer.data(), changed->data(), static_cast<std::size_t>(buffer.size()));
+      return {std::move(buffer), {}};
+    }
     const FileTensor& tensor = stored(name);
     const std::int64_t rows = rows_of(tensor), cols = tensor.shape.at(0);
     if (first + size > rows * cols)
       throw Error(file_->path(), "tensor " + name + " has fewer than " + std::to_string(first + size) + " values");
     std::vector<float> all(static_cast<std::size_t>(rows * cols));
     StoredRows(file_, tensor).read(0, View<float, 2>(all.data(), {rows, cols}));
-    Buffer buffer = host_.allocate(size * bytes_of(DType::f32));
     std::memcpy(buffer.data(), all.data() + first, static_cast<std::size_t>(buffer.size()));
-    sizes.parameters += size;
-    sizes.weights_bytes += buffer.size();
     return {std::move(buffer), {}};
   }
 
   /// Rows of the transpose of what the file holds, in fp32.
-  void transpose(Linear& linear, const FileTensor& tensor, RowRange range) {
+  void transpose(Linear& linear, const FileTensor& tensor, RowRange range) const {
     const std::int64_t inputs = rows_of(tensor), outputs = tensor.shape.at(0);
     std::vector<float> values(static_cast<std::size_t>(inputs * outputs));
     StoredRows(file_, tensor).read(0, View<float, 2>(values.data(), {inputs, outputs}));
@@ -226,20 +260,11 @@ class Loader {
   }
 
   void quantize(Linear& linear, const WeightPlan::Choice& choice) {
-    const std::int64_t rows = linear.packed.rows, cols = linear.packed.cols;
-    std::vector<float> values(static_cast<std::size_t>(rows * cols));
-    const View<float, 2> w(values.data(), {rows, cols});
-    host_.parallel_for(rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
-      linear.format->decode(linear.packed, begin, w.rows(begin, end));
-    });
-    PackedWeight out = choice.format->allocate(linear.packed.name, rows, cols, host_);
-    try {
-      choice.quantizer->quantize(w, {}, *choice.format, host_, out);
-    } catch (const Error& error) {
-      throw error.at(linear.packed.name);
-    }
-    linear.packed = std::move(out);
-    linear.format = choice.format;
+    const std::vector<float> values = decoded(linear, host_);
+    const View<const float, 2> w(values.data(), {linear.packed.rows, linear.packed.cols});
+    QuantizedMatrix done = quantize_matrix(linear.packed.name, w, {}, *choice.quantizer, choice.format, host_);
+    linear.packed = std::move(done.packed);
+    linear.format = std::move(done.format);
     linear.spec = choice.spec;
   }
 
@@ -260,12 +285,13 @@ class Loader {
   const RunConfig& config_;
   const WeightPlan& plan_;
   const Placement& placement_;
+  const QuantizedModel& quantized_;
   Device& host_;
   std::set<std::string> listed_;  ///< in paths
   double quantized_bits_ = 0;
 };
 
-BlockWeights load_block(Loader& loader, const ModelSpec& spec, int layer) {
+BlockWeights block_of(Loader& loader, const ModelSpec& spec, int layer) {
   BlockWeights block;
   block.attention_norm = loader.norm(Role::attention_norm, spec.hidden, layer);
   block.q_norm = loader.norm(Role::q_norm, spec.head_size, layer);
@@ -301,23 +327,48 @@ void StoredRows::read(std::int64_t first_row, View<float, 2> out) const {
   for (std::int64_t r = 0; r < out.shape[0]; ++r) read_plain_numbers(tensor_, (first_row + r) * tensor_.shape.at(0), out[r]);
 }
 
+namespace {
+
+void load_outside_of(Loader& loader, const ModelSpec& spec, const Placement& placement, bool untied_head, ModelWeights& weights) {
+  const bool one_kernel = spec.tied_head && !untied_head;
+  weights.embedding = loader.table(Role::embedding, one_kernel);
+  weights.position_embedding = loader.table(Role::position_embedding, false);
+  weights.head = untied_head ? loader.untied_head() : loader.matrix(Role::head, spec.layers);
+  if (one_kernel && &placement.of(0) != &placement.of(spec.layers)) weights.head = loader.tied_head(weights.embedding);
+  weights.output_norm = loader.norm(Role::output_norm, spec.hidden, spec.layers);
+}
+
+}  // namespace
+
 ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
-                          const Placement& placement) {
+                          const Placement& placement, const QuantizedModel& quantized) {
   const WeightPlan plan(*file, spec, config);
   check_weights(*file, plan, config);
-  Loader loader(file, spec, config, plan, placement);
+  Loader loader(file, spec, config, plan, placement, quantized);
   ModelWeights weights;
-  weights.embedding = loader.table(Role::embedding, spec.tied_head);
-  weights.position_embedding = loader.table(Role::position_embedding, false);
-  weights.head = loader.matrix(Role::head, spec.layers);
-  if (spec.tied_head && &placement.of(0) != &placement.of(spec.layers)) weights.head = loader.tied_head(weights.embedding);
-  weights.output_norm = loader.norm(Role::output_norm, spec.hidden, spec.layers);
-  for (int layer = 0; layer < spec.layers; ++layer) weights.blocks.push_back(load_block(loader, spec, layer));
+  load_outside_of(loader, spec, placement, quantized.untied_head, weights);
+  for (int layer = 0; layer < spec.layers; ++layer) weights.blocks.push_back(block_of(loader, spec, layer));
   weights.sizes = loader.sizes;
   weights.sizes.bits_per_weight =
       8.0 * static_cast<double>(weights.sizes.weights_bytes) / static_cast<double>(weights.sizes.parameters);
   weights.paths = std::move(loader.paths);
   file->release_pages();
+  return weights;
+}
+
+BlockWeights load_block(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
+                        const Placement& placement, const QuantizedModel& quantized, int layer) {
+  const WeightPlan as_stored;
+  Loader loader(file, spec, config, as_stored, placement, quantized);
+  return block_of(loader, spec, layer);
+}
+
+ModelWeights load_outside(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
+                          const Placement& placement, const QuantizedModel& quantized) {
+  const WeightPlan as_stored;
+  Loader loader(file, spec, config, as_stored, placement, quantized);
+  ModelWeights weights;
+  load_outside_of(loader, spec, placement, quantized.untied_head, weights);
   return weights;
 }
 

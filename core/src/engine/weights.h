@@ -14,6 +14,7 @@
 namespace patchbay {
 
 class Quantizer;
+struct QuantizedModel;
 
 /// Where a model's layers run: blocks from first_on_device on on the device, with the output norm and the head; those before, and
 /// what is looked up by token, on the host. Where the device is the host there is one place for all.
@@ -70,11 +71,13 @@ struct ModelWeights {
 /// choice. @throws Error when a rule matches no tensor.
 class WeightPlan {
  public:
+  WeightPlan() = default;  ///< all as stored
   WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunConfig& config);
   struct Choice {
     std::shared_ptr<Quantizer> quantizer;
     PluginSpec spec;                       ///< of the format
     std::shared_ptr<WeightFormat> format;  ///< null: as stored
+    Needs needs() const;                   ///< of both
   };
   /// `label`: see TensorPlace.
   const Choice& choice(const std::string& label) const;
@@ -87,6 +90,8 @@ class WeightPlan {
   };
   /// All that are multiplied or looked up.
   const std::vector<Matrix>& matrices() const { return matrices_; }
+  /// What any of them needs to know of its inputs.
+  Needs needs() const;
   /// All that the model reads: matrices, norms and biases. A file may hold others (rotary angles, masks).
   const std::vector<const FileTensor*>& tensors() const { return tensors_; }
 
@@ -118,7 +123,13 @@ class StoredRows {
 void check_weights(const ModelFile& file, const WeightPlan& plan, const RunConfig& config);
 /// See Session::weights.
 std::vector<WeightView> weight_views(const ModelWeights& weights, const ModelSpec& spec);
-PATCHBAY_API ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec,
-                                       const RunConfig& config, const Placement& placement);
+/// `quantized` has what is not to be quantised here any more, and what else is not as the file stores it.
+PATCHBAY_API ModelWeights load_weights(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
+                                       const Placement& placement, const QuantizedModel& quantized);
+/// One block, and what stands outside of the blocks, as `quantized` has them, else as stored: for whoever takes a model apart.
+PATCHBAY_API BlockWeights load_block(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
+                                     const Placement& placement, const QuantizedModel& quantized, int layer);
+PATCHBAY_API ModelWeights load_outside(const std::shared_ptr<const ModelFile>& file, const ModelSpec& spec, const RunConfig& config,
+                                       const Placement& placement, const QuantizedModel& quantized);
 
 }  // namespace patchbay

@@ -24,6 +24,7 @@
 #include "experiment/score_files.h"
 #include "experiment/sha256.h"
 #include "experiment/text_table.h"
+#include "experiment/weight_records.h"
 
 namespace patchbay {
 Progress::~Progress() = default;
@@ -78,6 +79,7 @@ class Experiment {
     }
     std::error_code ignored;
     std::filesystem::remove(hidden_path(), ignored);
+    std::filesystem::remove_all(quantized_path(), ignored);
     return records;
   }
 
@@ -97,9 +99,11 @@ class Experiment {
     config.erase("decoder");
     config.erase("processors");
     config.erase("threads");
-    return {{"config", config}, {"model", model_hash_}, {"text", inputs_.text.sha256},
-            {"protocol", inputs_.protocol.name}, {"window", inputs_.protocol.window}, {"windows", inputs_.windows},
-            {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"sources", environment_.sources}};
+    nlohmann::json identity = {{"config", config}, {"model", model_hash_}, {"text", inputs_.text.sha256},
+                               {"protocol", inputs_.protocol.name}, {"window", inputs_.protocol.window}, {"windows", inputs_.windows},
+                               {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"sources", environment_.sources}};
+    if (!run.calibration_sha256.empty()) identity["calibration"] = run.calibration_sha256;
+    return identity;
   }
   std::string scores_hash(const PlannedRun& run) const {
     auto identity = quality_identity(run);
@@ -112,6 +116,7 @@ class Experiment {
                                {"seed", plan_.seed}, {"build_id", environment_.build_id}, {"sources", environment_.sources},
                                {"baseline", run.baseline}};
     if (run.noise) identity["noise"] = true;
+    if (!run.calibration_sha256.empty()) identity["calibration"] = run.calibration_sha256;
     if (plan_.scores_text()) identity["quality"] = {quality_identity(run), quality_identity(plan_.runs[0])};
     if (plan_.decodes()) {
       identity["prompts"] = {inputs_.prompts_hash, plan_.evaluation.prompt_count, plan_.evaluation.max_tokens};
@@ -176,7 +181,22 @@ class Experiment {
   std::unique_ptr<Session> build(const PlannedRun& run) {
     auto config = run.config;
     if (config.threads == 0) config.threads = options_.threads;
-    return std::make_unique<Session>(file_, config, SessionOptions{inputs_.longest_sequence, 1});
+    return std::make_unique<Session>(file_, config, SessionOptions{inputs_.longest_sequence, 1, quantize_options(run)});
+  }
+
+  std::string quantized_path() const { return (std::filesystem::path(folder_.path()) / "quantized").string(); }
+
+  /// A run is built several times, and its weights are quantised once: they lie in the folder until all runs are done.
+  QuantizeOptions quantize_options(const PlannedRun& run) {
+    QuantizeOptions options;
+    options.folder = quantized_path();
+    options.progress = [this, name = run.name](double share, const std::string& what) {
+      progress_.doing(fraction(0), fmt::format("quantising {}, {:.0f}%: {}", name, 100 * share, what));
+    };
+    options.note = [this](const std::string& line) {
+      if (noted_.insert(line).second) progress_.note(line);
+    };
+    return options;
   }
 
   /// Of all that has to be measured, `of_run` of what the present run needs by itself included.
@@ -214,6 +234,7 @@ class Experiment {
   Json measure(const PlannedRun& run) {
     const auto started = utc_now();
     tell("loading", 0);
+    if (needs_walk(run.config)) build(run);  // so that the peak below is that of running, not of quantising
     file_->release_pages();
     const bool own_peak = reset_peak_memory();
     auto session = build(run);
@@ -296,6 +317,8 @@ class Experiment {
     if (plan_.decodes())
       record["evaluation"].update({{"prompts", plan_.evaluation.prompts}, {"prompts_sha256", inputs_.prompts_hash},
                                    {"max_tokens", plan_.evaluation.max_tokens}});
+    record["weights"] = formats_by_name(session.tensor_paths());
+    if (needs_walk(run.config)) record["quantization"] = quantization_json(session.quantization());
     record["metrics"] = metrics;
     if (!outputs.is_null()) record["outputs"] = outputs;
     return record;
@@ -361,6 +384,7 @@ class Experiment {
   std::optional<Calibrations> calibrations_;  ///< where speeds are measured
   std::vector<std::string> hashes_;  ///< of the plan's runs
   std::set<std::string> finished_;   ///< of these, the ones with a record and its scores
+  std::set<std::string> noted_;      ///< what quantising had to say, once each
   std::size_t at_ = 0;               ///< the run in work
   std::int64_t missing_ = 0, measured_ = 0;  ///< runs without a record at the start; those of them that have one now
   double timed_ = 0;                 ///< those of them whose speed is known

@@ -15,6 +15,7 @@
 #include "experiment/sweep.h"
 #include "experiment/text_table.h"
 #include "patchbay/plugin.h"
+#include "quantize/calibration_tokens.h"
 #include "session.h"
 #include "settings_reader.h"
 #include "utf8.h"
@@ -108,6 +109,12 @@ EvaluationSettings read_evaluation(const Settings* value, const std::string& yam
   evaluation.text = find_data(evaluation.text, yaml_path);
   evaluation.prompts = find_data(evaluation.prompts, yaml_path);
   return evaluation;
+}
+
+/// The calibration's files where the YAML's are looked for; the record keeps them as they are written.
+void find_calibration(CalibrationSettings& calibration, const std::string& yaml_path) {
+  if (const auto text = calibration.text_path(); !text.empty()) calibration.text = find_data(text, yaml_path);
+  if (!calibration.prompts.empty()) calibration.prompts = find_data(calibration.prompts, yaml_path);
 }
 
 /// sweep.AXIS=values: an axis's name is a dotted path and stays one key.
@@ -368,6 +375,7 @@ Plan read_plan_of(Settings yaml, const std::string& path, std::span<const std::s
   if (base.kind != Settings::Kind::map) throw Error(base.where, "is no map", "settings as in docs/measuring.md");
   if (const auto* device = yaml.find("device")) set_path(base, "device", *device);
   plan.runs = RunMaker(yaml, std::move(base)).runs();
+  for (auto& run : plan.runs) find_calibration(run.config.calibration, path);
   plan.noise = read_noise(yaml.find("noise"), plan);
   if (plan.noise) add_noise_run(plan);
   return plan;
@@ -391,6 +399,15 @@ void check_lengths(const Plan& plan, const ExperimentInputs& inputs, std::int64_
   }
 }
 
+/// What was calibrated on must not be scored.
+void check_calibration_text(PlannedRun& run, const std::string& scored_sha256) {
+  if (!needs_calibration(run.config)) return;
+  run.calibration_sha256 = calibration_hash(run.config.calibration);
+  if (run.calibration_sha256.empty() || run.calibration_sha256 != scored_sha256) return;
+  throw Error("weights.calibration", "it is the text that is scored (evaluation.text, sha256 " + scored_sha256.substr(0, 8) + ")", "any other text",
+              "a model that was fitted to a text looks better on it than it is");
+}
+
 std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
   plan.model_path = find_model(plan.model);
   auto file = ModelFile::open(plan.model_path);
@@ -405,7 +422,8 @@ std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
   check_lengths(plan, inputs, context);
   for (auto& run : plan.runs) {
     try {
-      const std::string activations = check_run(*file, run.config, {inputs.longest_sequence, 1});
+      const std::string activations = check_run(*file, run.config, {inputs.longest_sequence, 1, {}});
+      check_calibration_text(run, inputs.text.sha256);
       const auto cost = model_cost(*file, run.config);
       run.predicted = PredictedSizes{cost.weights_bytes, cost.kv_bytes_per_token, cost.bits_per_weight(), cost.device_bytes, activations};
     } catch (const Error& error) {

@@ -40,6 +40,7 @@ struct PlannedRun {
   std::string config_json;                                    ///< every setting in effect
   bool baseline = false;
   bool noise = false;      ///< the baseline again: what differs between the two is noise
+  std::string calibration_sha256;                             ///< of the file that calibration reads, once the plan was checked; else ""
   std::optional<PredictedSizes> predicted;                    ///< once the plan was checked against the model
 };
 

@@ -19,6 +19,37 @@ static_assert(std::endian::native == std::endian::little, "GGUF is written as th
 constexpr std::uint64_t kAlignment = 32;
 constexpr std::size_t kMaxNameBytes = 64;  // what readers of GGUF have room for
 
+/// A number, boolean or text, as a file stores one of that type.
+template <class Value>
+std::string stored(std::uint32_t type, const Value& value) {
+  const auto as = [&]<class T>(T) {
+    if constexpr (std::is_convertible_v<Value, std::string_view>) return std::string();
+    else {
+      const T number = static_cast<T>(value);
+      return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+    }
+  };
+  switch (type) {
+    case kU8: return as(std::uint8_t{});
+    case kI8: return as(std::int8_t{});
+    case kU16: return as(std::uint16_t{});
+    case kI16: return as(std::int16_t{});
+    case kU32: return as(std::uint32_t{});
+    case kI32: return as(std::int32_t{});
+    case kU64: return as(std::uint64_t{});
+    case kI64: return as(std::int64_t{});
+    case kF32: return as(float{});
+    case kF64: return as(double{});
+    case kBool: return as(char{});
+    default: break;
+  }
+  if constexpr (std::is_convertible_v<Value, std::string_view>) {
+    const std::uint64_t length = std::string_view(value).size();
+    return std::string(reinterpret_cast<const char*>(&length), sizeof length).append(value);
+  }
+  return {};
+}
+
 std::uint64_t padding_after(std::uint64_t bytes) { return (kAlignment - bytes % kAlignment) % kAlignment; }
 
 }  // namespace
@@ -57,6 +88,19 @@ void GgufWriter::booleans(std::string_view key, const std::vector<bool>& values)
   array(key, kBool, values.size(), elements);
 }
 void GgufWriter::u8s(std::string_view key, std::string_view values) { array(key, kU8, values.size(), std::string(values)); }
+
+void GgufWriter::entry(const MetaEntry& entry) {
+  std::visit([&](const auto& value) {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::string_view>) {
+      pair(entry.key, entry.type, stored(entry.type, value));
+    } else {
+      std::string elements;
+      for (const auto& element : value) elements += stored(entry.type, static_cast<typename Value::value_type>(element));
+      array(entry.key, entry.type, value.size(), elements);
+    }
+  }, entry.value);
+}
 
 void GgufWriter::tensor(TensorOutput tensor) {
   const std::string where = "tensor " + escaped(tensor.name, 100);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model_file.h"
 #include "writers/tensor_output.h"
 
 namespace patchbay {
@@ -23,6 +24,8 @@ class PATCHBAY_API GgufWriter {
   void f32s(std::string_view key, const std::vector<float>& values);
   void booleans(std::string_view key, const std::vector<bool>& values);
   void u8s(std::string_view key, std::string_view values);
+  /// As another file has it, of the same type.
+  void entry(const MetaEntry& entry);
   /// @throws Error for a name that is too long, or a row that is no whole number of blocks.
   void tensor(TensorOutput tensor);
 
