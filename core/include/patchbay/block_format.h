@@ -8,6 +8,7 @@
 
 #include "patchbay/format_kit.h"
 #include "patchbay/half.h"
+#include "patchbay/scale_search.h"
 #include "patchbay/weight_format.h"
 
 namespace patchbay {
@@ -59,6 +60,7 @@ inline void unpack_fifth_bits(const std::uint8_t (&bytes)[4], BlockCodes& codes)
 
 /// A Block supplies
 ///   kName; kMatmul: its launcher (gpu_linear.h); kZeroCode: the code that stands for 0 (or for the offset); kIntegerBits: 4 or 8, the integer kernel's container
+///   kMinCode, kMaxCode; kOffset: what the search for scales may choose
 ///   struct Stored: the bytes of one block
 ///   static BlockScale fit(const BlockWeights&);
 ///   static std::uint8_t round(float w, const BlockScale&);
@@ -85,13 +87,14 @@ class BlockFormat final : public WeightFormat {
     return {{"blocks", DType::u8, {rows, cols / kBlockColumns * kBlockBytes}}};
   }
 
-  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions&) const override {
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions& options) const override {
     require_finite(tile, Block::kName);
+    const std::vector<float> importance = column_importance(options.importance, kBlockColumns, Block::kName);
     auto grid = std::make_unique<BlockGrid>();
     for (std::int64_t r = 0; r < tile.shape[0]; ++r) {
       BlockWeights w;
       for (std::int64_t c = 0; c < kBlockColumns; ++c) w[c] = tile(r, c);
-      grid->scales.push_back(Block::fit(w));
+      grid->scales.push_back(options.search ? searched(w, importance.data()) : Block::fit(w));
     }
     return grid;
   }
@@ -125,6 +128,27 @@ class BlockFormat final : public WeightFormat {
  private:
   using Stored = typename Block::Stored;
   static constexpr std::int64_t kBlockBytes = sizeof(Stored);
+
+  /// Rounds by the scale itself: a search knows what is stored before it chooses codes.
+  static BlockScale exact(const GroupScale& s) {
+    return {.scale = s.scale, .offset = s.offset, .inverse = inverse_of(s.scale), .base = s.offset};
+  }
+  struct Rounding {
+    static constexpr float kLowest = Block::kMinCode - Block::kZeroCode, kHighest = Block::kMaxCode - Block::kZeroCode;
+    static float level(float w, const GroupScale& s) { return static_cast<float>(Block::round(w, exact(s)) - Block::kZeroCode); }
+  };
+  static BlockScale searched(const BlockWeights& w, const float* importance) {
+    const BlockScale covering = Block::fit(w);
+    double covering_error = 0;
+    for (std::int64_t c = 0; c < kBlockColumns; ++c) {
+      const float error = w[c] - Block::value(Block::round(w[c], covering), covering);
+      covering_error += static_cast<double>(importance[c]) * error * error;
+    }
+    const WeightGroup<Rounding> group{w.data(), importance, kBlockColumns};
+    GroupScale found = group.searched(Block::kOffset);
+    found = {to_float(to_half(found.scale)), to_float(to_half(found.offset))};
+    return group.squared_error(found) < covering_error ? exact(found) : covering;
+  }
 
   struct BlockGrid final : Grid {
     std::vector<BlockScale> scales;  // one per row

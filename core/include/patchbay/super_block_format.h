@@ -11,15 +11,13 @@
 
 #include "patchbay/format_kit.h"
 #include "patchbay/half.h"
+#include "patchbay/scale_search.h"
 #include "patchbay/weight_format.h"
 
 namespace patchbay {
 
 inline constexpr std::int64_t kSuperColumns = 256;
 using SuperCodes = std::array<std::uint8_t, kSuperColumns>;
-
-/// What a group says besides its codes: value = scale * (code - zero) + offset.
-struct GroupScale { float scale = 0, offset = 0; };
 
 /// Reads kBits of each code from `bytes` into the code's bits from `shift` up. As ggml lays them out: kRun bytes hold 8 / kBits runs of
 /// kRun columns, the first run in the lowest bits.
@@ -67,18 +65,23 @@ inline float extreme_of(const float* w, std::int64_t count) {
   return *std::max_element(w, w + count, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
 }
 
-/// Scales and minima of a super-block as whole steps of two fp16 numbers.
+/// Scales and minima of a super-block as whole multiples of two fp16 numbers. A format without minima leaves them 0.
 template <std::size_t kGroups>
-struct StepsAndMinima {
+struct Steps {
   float scale_step = 0, minimum_step = 0;
   std::array<int, kGroups> scales{}, minima{};
+
+  GroupScale group_of(int scale, int minimum) const {
+    return {scale_step * static_cast<float>(scale), -(minimum_step * static_cast<float>(minimum))};
+  }
+  GroupScale group(std::size_t g) const { return group_of(scales[g], minima[g]); }
 };
 /// Fits value = scale_step * scales[g] * code - minimum_step * minima[g] with codes 0..max_code: the minima first, rounded down; then
 /// scales that reach each group's maximum from there. `most`: the largest integer of either.
 template <std::size_t kGroups>
-StepsAndMinima<kGroups> fit_steps_and_minima(const float* w, int max_code, int most, const char* format) {
+Steps<kGroups> fit_steps_and_minima(const float* w, int max_code, int most, const char* format) {
   constexpr std::int64_t kColumns = kSuperColumns / static_cast<std::int64_t>(kGroups);
-  StepsAndMinima<kGroups> fitted;
+  Steps<kGroups> fitted;
   std::array<WeightRange, kGroups> ranges;
   std::array<float, kGroups> scales;
   float lowest = 0.0f, largest = 0.0f;
@@ -98,25 +101,19 @@ StepsAndMinima<kGroups> fit_steps_and_minima(const float* w, int max_code, int m
   return fitted;
 }
 
-/// Scales of a super-block as whole steps, of either sign, of one fp16 number.
+/// Fits value = scale_step * scales[g] * level: the weight of largest magnitude in each group gets `lowest_level`, whatever its sign.
 template <std::size_t kGroups>
-struct SignedSteps {
-  float step = 0;
-  std::array<int, kGroups> scales{};
-};
-/// Fits value = step * scales[g] * level: the weight of largest magnitude in each group gets `lowest_level`, whatever its sign.
-template <std::size_t kGroups>
-SignedSteps<kGroups> fit_signed_steps(const float* w, int lowest_level, int most, const char* format) {
+Steps<kGroups> fit_signed_steps(const float* w, int lowest_level, int most, const char* format) {
   constexpr std::int64_t kColumns = kSuperColumns / static_cast<std::int64_t>(kGroups);
-  SignedSteps<kGroups> fitted;
+  Steps<kGroups> fitted;
   std::array<float, kGroups> scales;
   float largest = 0.0f;
   for (std::size_t g = 0; g < kGroups; ++g) {
     scales[g] = extreme_of(w + static_cast<std::int64_t>(g) * kColumns, kColumns) / static_cast<float>(lowest_level);
     largest = std::max(largest, std::fabs(scales[g]));
   }
-  fitted.step = half_at_least(largest / static_cast<float>(most), format);
-  for (std::size_t g = 0; g < kGroups; ++g) fitted.scales[g] = steps_covering(scales[g], fitted.step, most);
+  fitted.scale_step = half_at_least(largest / static_cast<float>(most), format);
+  for (std::size_t g = 0; g < kGroups; ++g) fitted.scales[g] = steps_covering(scales[g], fitted.scale_step, most);
   return fitted;
 }
 
@@ -133,6 +130,7 @@ inline std::uint8_t nearest_code(float w, const GroupScale& group, int zero, int
 ///   struct Stored: the bytes of a super-block
 ///   using Groups = std::array<GroupScale, kSuperColumns / kGroupColumns>;
 ///   static Stored fit(const float* w);                     // 256 weights; scales as they will be stored, no codes yet
+///   static Stored search(const float* w, const float* importance);  // the same, scales of least squared error; where there are such
 ///   static Groups groups(const Stored&);
 ///   static std::uint8_t round(float w, const GroupScale&);
 ///   static float value(std::uint8_t code, const GroupScale&);
@@ -166,13 +164,14 @@ class SuperBlockFormat final : public WeightFormat {
     return {{"blocks", DType::u8, {rows, cols / kSuperColumns * kBlockBytes}}};
   }
 
-  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions&) const override {
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions& options) const override {
     require_finite(tile, Block::kName);
+    const std::vector<float> importance = column_importance(options.importance, kSuperColumns, Block::kName);
     auto grid = std::make_unique<SuperGrid>();
     std::array<float, kSuperColumns> w;
     for (std::int64_t r = 0; r < tile.shape[0]; ++r) {
       for (std::int64_t c = 0; c < kSuperColumns; ++c) w[c] = tile(r, c);
-      grid->stored.push_back(Block::fit(w.data()));
+      grid->stored.push_back(options.search ? searched(w.data(), importance.data()) : Block::fit(w.data()));
       grid->groups.push_back(Block::groups(grid->stored.back()));
     }
     return grid;
@@ -249,6 +248,11 @@ class SuperBlockFormat final : public WeightFormat {
       }
     }
   };
+
+  static Stored searched(const float* w, const float* importance) {
+    if constexpr (requires { Block::search(w, importance); }) return Block::search(w, importance);
+    return Block::fit(w);
+  }
 
   static std::byte* block_at(const PackedWeight& w, std::int64_t row, std::int64_t column) {
     return static_cast<std::byte*>(w.parts[0].data) + row * w.parts[0].strides[0] + column / kSuperColumns * kBlockBytes;

@@ -1,5 +1,5 @@
 // Integer codes of 2, 3, 4 or 8 bits; each group of consecutive weights in a row shares a scale and, when asymmetric, a zero
-// point. Formulas (I1)...(I5): README.md.
+// point. Formulas (I1)...(I6): README.md.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -9,6 +9,7 @@
 #include "patchbay/format_kit.h"
 #include "patchbay/half.h"
 #include "patchbay/plugin.h"
+#include "patchbay/scale_search.h"
 
 namespace patchbay {
 
@@ -37,17 +38,21 @@ float stored_scale(float exact) {
   return rounded_to_half(to_float(next), kName);
 }
 
+/// (I5)
+int code_of(float w, const Group& group, int max_code) {
+  const float exact = w * group.inverse() + static_cast<float>(group.zero);
+  const float clamped = exact > 0.0f ? std::min(exact, static_cast<float>(max_code)) : 0.0f;  // NaN gives 0
+  return static_cast<int>(clamped + 0.5f);
+}
+
 struct GroupGrid final : Grid {
   int max_code = 0;
   std::vector<Group> groups;  // one per row
 
   void round(std::int64_t, View<const float, 1> values, View<std::int32_t, 1> codes, View<float, 1> decoded) const override {
     for (std::int64_t r = 0; r < values.shape[0]; ++r) {
-      const Group& group = groups[r];
-      const float exact = values[r] * group.inverse() + static_cast<float>(group.zero);
-      const float clamped = exact > 0.0f ? std::min(exact, static_cast<float>(max_code)) : 0.0f;  // NaN gives 0
-      codes[r] = static_cast<std::int32_t>(clamped + 0.5f);                                       // (I5)
-      decoded[r] = value_of(codes[r], group);
+      codes[r] = code_of(values[r], groups[r], max_code);
+      decoded[r] = value_of(codes[r], groups[r]);
     }
   }
 };
@@ -92,8 +97,9 @@ class IntGrouped final : public WeightFormat {
     return parts;
   }
 
-  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions&) const override {
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions& options) const override {
     require_finite(tile, kName);
+    const std::vector<float> importance = column_importance(options.importance, tile.shape[1], kName);
     auto grid = std::make_unique<GroupGrid>();
     grid->max_code = max_code();
     for (std::int64_t r = 0; r < tile.shape[0]; ++r) {
@@ -102,7 +108,7 @@ class IntGrouped final : public WeightFormat {
         low = std::min(low, tile(r, c));
         high = std::max(high, tile(r, c));
       }
-      grid->groups.push_back(params_.symmetric ? symmetric_group(std::max(high, -low)) : asymmetric_group(low, high));
+      grid->groups.push_back(options.search ? searched_group(tile[r], importance, low, high) : covering_group(low, high));
     }
     return grid;
   }
@@ -171,6 +177,31 @@ class IntGrouped final : public WeightFormat {
   int max_code() const { return (1 << params_.bits) - 1; }
   int middle_code() const { return 1 << (params_.bits - 1); }
 
+  Group covering_group(float low, float high) const {
+    return params_.symmetric ? symmetric_group(std::max(high, -low)) : asymmetric_group(low, high);
+  }
+  /// (I6) The range, shrunk: the weights outside are cut, the others get a finer step.
+  Group searched_group(View<const float, 1> w, const std::vector<float>& importance, float low, float high) const {
+    Group best = covering_group(low, high);
+    double least = squared_error(w, importance, best);
+    for (int percent = 98; percent > 30; percent -= 2) {
+      const float share = static_cast<float>(percent) / 100;
+      const Group group = covering_group(share * low, share * high);
+      const double error = squared_error(w, importance, group);
+      if (!(error < least)) continue;
+      least = error;
+      best = group;
+    }
+    return best;
+  }
+  double squared_error(View<const float, 1> w, const std::vector<float>& importance, const Group& group) const {
+    double sum = 0;
+    for (std::int64_t c = 0; c < w.shape[0]; ++c) {
+      const float error = w[c] - value_of(code_of(w[c], group, max_code()), group);
+      sum += static_cast<double>(importance[c]) * error * error;
+    }
+    return sum;
+  }
   /// (I2)
   Group symmetric_group(float largest) const {
     return {stored_scale(largest / (static_cast<float>(max_code()) / 2)), middle_code()};

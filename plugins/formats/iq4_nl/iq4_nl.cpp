@@ -13,6 +13,8 @@ struct Iq4Nl {
   static constexpr const char* kName = "iq4_nl";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::iq4_nl_matmul;
   static constexpr int kZeroCode = kIq4Zero, kIntegerBits = 8;
+  static constexpr int kMinCode = kIq4Zero + kIq4Levels.front(), kMaxCode = kIq4Zero + kIq4Levels.back();
+  static constexpr Offset kOffset = Offset::none;
 
   struct Stored {
     Half scale;

@@ -2,7 +2,7 @@
 // Formulas (S1)...(S5): README.md.
 #include "patchbay/iq4_levels.h"
 #include "patchbay/plugin.h"
-#include "patchbay/super_block_format.h"
+#include "patchbay/super_block_search.h"
 
 namespace patchbay {
 
@@ -13,7 +13,9 @@ namespace {
 struct Iq4Xs {
   static constexpr const char* kName = "iq4_xs";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::iq4_xs_matmul;
-  static constexpr int kGroupColumns = 32, kZeroCode = kIq4Zero, kMaxScale = 31, kIntegerBits = 8;
+  static constexpr int kGroupColumns = 32, kZeroCode = kIq4Zero, kMinScale = -32, kMaxScale = 31, kIntegerBits = 8;
+  static constexpr int kMinCode = kIq4Zero + kIq4Levels.front(), kMaxCode = kIq4Zero + kIq4Levels.back();
+  static constexpr Offset kOffset = Offset::none;
   static constexpr int kZeroScale = 32;  // a stored scale is 32 too large, so that it has no sign
   using Groups = std::array<GroupScale, 8>;
 
@@ -26,16 +28,18 @@ struct Iq4Xs {
   static_assert(sizeof(Stored) == 136);
 
   /// (S2), (S3)
-  static Stored fit(const float* w) {
-    const auto fitted = fit_signed_steps<8>(w, kIq4Levels[0], kMaxScale, kName);
-    Stored stored{};
-    stored.scale_step = to_half(fitted.step);
+  static Steps<8> covering(const float* w) { return fit_signed_steps<8>(w, kIq4Levels[0], kMaxScale, kName); }
+  static Stored fit(const float* w) { return stored(covering(w)); }
+  static Stored search(const float* w, const float* importance) { return stored(StepSearch<Iq4Xs>(w, importance).best(covering(w))); }
+  static Stored stored(const Steps<8>& fitted) {
+    Stored result{};
+    result.scale_step = to_half(fitted.scale_step);
     for (int g = 0; g < 8; ++g) {
       const int scale = fitted.scales[g] + kZeroScale;
-      stored.scales_low[g / 2] = static_cast<std::uint8_t>(stored.scales_low[g / 2] | (scale & 15) << g % 2 * 4);
-      stored.scales_high[g / 4] = static_cast<std::uint8_t>(stored.scales_high[g / 4] | scale >> 4 << g % 4 * 2);
+      result.scales_low[g / 2] = static_cast<std::uint8_t>(result.scales_low[g / 2] | (scale & 15) << g % 2 * 4);
+      result.scales_high[g / 4] = static_cast<std::uint8_t>(result.scales_high[g / 4] | scale >> 4 << g % 4 * 2);
     }
-    return stored;
+    return result;
   }
   static Groups groups(const Stored& stored) {
     const float step = to_float(stored.scale_step);

@@ -1,7 +1,7 @@
 // GGUF's Q2_K: 256 weights share two fp16 numbers; each group of 16 has a 4-bit scale and a 4-bit minimum, each weight a 2-bit code.
 // Formulas (S1)...(S4): README.md.
 #include "patchbay/plugin.h"
-#include "patchbay/super_block_format.h"
+#include "patchbay/super_block_search.h"
 
 namespace patchbay {
 
@@ -12,7 +12,8 @@ namespace {
 struct Q2_K {
   static constexpr const char* kName = "q2_k";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q2_k_matmul;
-  static constexpr int kGroupColumns = 16, kZeroCode = 0, kMaxCode = 3, kMaxScale = 15, kIntegerBits = 4;
+  static constexpr int kGroupColumns = 16, kZeroCode = 0, kMinCode = 0, kMaxCode = 3, kMinScale = 0, kMaxScale = 15, kIntegerBits = 4;
+  static constexpr Offset kOffset = Offset::at_most_zero;
   using Groups = std::array<GroupScale, 16>;
 
   struct Stored {
@@ -23,11 +24,13 @@ struct Q2_K {
   static_assert(sizeof(Stored) == 84);
 
   /// (S2), (S3)
-  static Stored fit(const float* w) {
-    const auto fitted = fit_steps_and_minima<16>(w, kMaxCode, kMaxScale, kName);
-    Stored stored{{}, {}, to_half(fitted.scale_step), to_half(fitted.minimum_step)};
-    for (int g = 0; g < 16; ++g) stored.scales_and_minima[g] = static_cast<std::uint8_t>(fitted.scales[g] | fitted.minima[g] << 4);
-    return stored;
+  static Steps<16> covering(const float* w) { return fit_steps_and_minima<16>(w, kMaxCode, kMaxScale, kName); }
+  static Stored fit(const float* w) { return stored(covering(w)); }
+  static Stored search(const float* w, const float* importance) { return stored(StepSearch<Q2_K>(w, importance).best(covering(w))); }
+  static Stored stored(const Steps<16>& fitted) {
+    Stored result{{}, {}, to_half(fitted.scale_step), to_half(fitted.minimum_step)};
+    for (int g = 0; g < 16; ++g) result.scales_and_minima[g] = static_cast<std::uint8_t>(fitted.scales[g] | fitted.minima[g] << 4);
+    return result;
   }
   static Groups groups(const Stored& stored) {
     const float scale_step = to_float(stored.scale_step), minimum_step = to_float(stored.minimum_step);

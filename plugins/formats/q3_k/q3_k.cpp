@@ -1,7 +1,7 @@
 // GGUF's Q3_K: 256 weights share one fp16 number; each group of 16 has a signed 6-bit scale, each weight a 3-bit code.
 // Formulas (S1)...(S4): README.md.
 #include "patchbay/plugin.h"
-#include "patchbay/super_block_format.h"
+#include "patchbay/super_block_search.h"
 
 namespace patchbay {
 
@@ -12,8 +12,9 @@ namespace {
 struct Q3_K {
   static constexpr const char* kName = "q3_k";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q3_k_matmul;
-  static constexpr int kGroupColumns = 16, kZeroCode = 4, kMaxCode = 7, kMaxScale = 31, kIntegerBits = 4;
+  static constexpr int kGroupColumns = 16, kZeroCode = 4, kMinCode = 0, kMaxCode = 7, kMinScale = -32, kMaxScale = 31, kIntegerBits = 4;
   static constexpr int kZeroScale = 32;  // a stored scale is 32 too large, so that it has no sign
+  static constexpr Offset kOffset = Offset::none;
   using Groups = std::array<GroupScale, 16>;
 
   struct Stored {
@@ -25,16 +26,18 @@ struct Q3_K {
   static_assert(sizeof(Stored) == 110);
 
   /// (S2), (S3)
-  static Stored fit(const float* w) {
-    const auto fitted = fit_signed_steps<16>(w, -kZeroCode, kMaxScale, kName);
-    Stored stored{};
-    stored.scale_step = to_half(fitted.step);
+  static Steps<16> covering(const float* w) { return fit_signed_steps<16>(w, -kZeroCode, kMaxScale, kName); }
+  static Stored fit(const float* w) { return stored(covering(w)); }
+  static Stored search(const float* w, const float* importance) { return stored(StepSearch<Q3_K>(w, importance).best(covering(w))); }
+  static Stored stored(const Steps<16>& fitted) {
+    Stored result{};
+    result.scale_step = to_half(fitted.scale_step);
     for (int g = 0; g < 16; ++g) {
       const int scale = fitted.scales[g] + kZeroScale;
-      stored.scales[g % 8] = static_cast<std::uint8_t>(stored.scales[g % 8] | (scale & 15) << g / 8 * 4);
-      stored.scales[8 + g % 4] = static_cast<std::uint8_t>(stored.scales[8 + g % 4] | scale >> 4 << g / 4 * 2);
+      result.scales[g % 8] = static_cast<std::uint8_t>(result.scales[g % 8] | (scale & 15) << g / 8 * 4);
+      result.scales[8 + g % 4] = static_cast<std::uint8_t>(result.scales[8 + g % 4] | scale >> 4 << g / 4 * 2);
     }
-    return stored;
+    return result;
   }
   static Groups groups(const Stored& stored) {
     const float step = to_float(stored.scale_step);

@@ -11,7 +11,8 @@ namespace {
 struct Q4_0 {
   static constexpr const char* kName = "q4_0";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q4_0_matmul;
-  static constexpr int kZeroCode = 8, kMaxCode = 15, kIntegerBits = 4;
+  static constexpr int kZeroCode = 8, kMinCode = 0, kMaxCode = 15, kIntegerBits = 4;
+  static constexpr Offset kOffset = Offset::none;
 
   struct Stored {
     Half scale;

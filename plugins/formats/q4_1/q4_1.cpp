@@ -13,7 +13,8 @@ namespace {
 struct Q4_1 {
   static constexpr const char* kName = "q4_1";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q4_1_matmul;
-  static constexpr int kZeroCode = 0, kMaxCode = 15, kIntegerBits = 4;
+  static constexpr int kZeroCode = 0, kMinCode = 0, kMaxCode = 15, kIntegerBits = 4;
+  static constexpr Offset kOffset = Offset::any;
 
   struct Stored {
     Half scale, minimum;

@@ -2,7 +2,7 @@
 // Formulas (S1)...(S5): README.md.
 #include "patchbay/plugin.h"
 #include "patchbay/six_bit_scales.h"
-#include "patchbay/super_block_format.h"
+#include "patchbay/super_block_search.h"
 
 namespace patchbay {
 
@@ -13,7 +13,8 @@ namespace {
 struct Q4_K {
   static constexpr const char* kName = "q4_k";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q4_k_matmul;
-  static constexpr int kGroupColumns = 32, kZeroCode = 0, kMaxCode = 15, kMaxScale = 63, kIntegerBits = 4;
+  static constexpr int kGroupColumns = 32, kZeroCode = 0, kMinCode = 0, kMaxCode = 15, kMinScale = 0, kMaxScale = 63, kIntegerBits = 4;
+  static constexpr Offset kOffset = Offset::at_most_zero;
   using Groups = std::array<GroupScale, 8>;
 
   struct Stored {
@@ -24,11 +25,13 @@ struct Q4_K {
   static_assert(sizeof(Stored) == 144);
 
   /// (S2), (S3)
-  static Stored fit(const float* w) {
-    const auto fitted = fit_steps_and_minima<8>(w, kMaxCode, kMaxScale, kName);
-    Stored stored{to_half(fitted.scale_step), to_half(fitted.minimum_step), {}, {}};
-    pack_six_bits(fitted.scales, fitted.minima, stored.scales_and_minima);
-    return stored;
+  static Steps<8> covering(const float* w) { return fit_steps_and_minima<8>(w, kMaxCode, kMaxScale, kName); }
+  static Stored fit(const float* w) { return stored(covering(w)); }
+  static Stored search(const float* w, const float* importance) { return stored(StepSearch<Q4_K>(w, importance).best(covering(w))); }
+  static Stored stored(const Steps<8>& fitted) {
+    Stored result{to_half(fitted.scale_step), to_half(fitted.minimum_step), {}, {}};
+    pack_six_bits(fitted.scales, fitted.minima, result.scales_and_minima);
+    return result;
   }
   static Groups groups(const Stored& stored) {
     return six_bit_groups(to_float(stored.scale_step), to_float(stored.minimum_step), stored.scales_and_minima);

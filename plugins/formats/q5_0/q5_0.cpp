@@ -11,7 +11,8 @@ namespace {
 struct Q5_0 {
   static constexpr const char* kName = "q5_0";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q5_0_matmul;
-  static constexpr int kZeroCode = 16, kMaxCode = 31, kIntegerBits = 8;
+  static constexpr int kZeroCode = 16, kMinCode = 0, kMaxCode = 31, kIntegerBits = 8;
+  static constexpr Offset kOffset = Offset::none;
 
   struct Stored {
     Half scale;

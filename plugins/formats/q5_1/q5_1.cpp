@@ -13,7 +13,8 @@ namespace {
 struct Q5_1 {
   static constexpr const char* kName = "q5_1";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q5_1_matmul;
-  static constexpr int kZeroCode = 0, kMaxCode = 31, kIntegerBits = 8;
+  static constexpr int kZeroCode = 0, kMinCode = 0, kMaxCode = 31, kIntegerBits = 8;
+  static constexpr Offset kOffset = Offset::any;
 
   struct Stored {
     Half scale, minimum;

@@ -1,7 +1,7 @@
 // GGUF's Q6_K: 256 weights share one fp16 number; each group of 16 has a signed 8-bit scale, each weight a 6-bit code.
 // Formulas (S1)...(S4): README.md.
 #include "patchbay/plugin.h"
-#include "patchbay/super_block_format.h"
+#include "patchbay/super_block_search.h"
 
 namespace patchbay {
 
@@ -12,7 +12,8 @@ namespace {
 struct Q6_K {
   static constexpr const char* kName = "q6_k";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q6_k_matmul;
-  static constexpr int kGroupColumns = 16, kZeroCode = 32, kMaxCode = 63, kMaxScale = 127, kIntegerBits = 8;
+  static constexpr int kGroupColumns = 16, kZeroCode = 32, kMinCode = 0, kMaxCode = 63, kMinScale = -128, kMaxScale = 127, kIntegerBits = 8;
+  static constexpr Offset kOffset = Offset::none;
   using Groups = std::array<GroupScale, 16>;
 
   struct Stored {
@@ -24,12 +25,14 @@ struct Q6_K {
   static_assert(sizeof(Stored) == 210);
 
   /// (S2), (S3)
-  static Stored fit(const float* w) {
-    const auto fitted = fit_signed_steps<16>(w, -kZeroCode, kMaxScale, kName);
-    Stored stored{};
-    stored.scale_step = to_half(fitted.step);
-    for (int g = 0; g < 16; ++g) stored.scales[g] = static_cast<std::int8_t>(fitted.scales[g]);
-    return stored;
+  static Steps<16> covering(const float* w) { return fit_signed_steps<16>(w, -kZeroCode, kMaxScale, kName); }
+  static Stored fit(const float* w) { return stored(covering(w)); }
+  static Stored search(const float* w, const float* importance) { return stored(StepSearch<Q6_K>(w, importance).best(covering(w))); }
+  static Stored stored(const Steps<16>& fitted) {
+    Stored result{};
+    result.scale_step = to_half(fitted.scale_step);
+    for (int g = 0; g < 16; ++g) result.scales[g] = static_cast<std::int8_t>(fitted.scales[g]);
+    return result;
   }
   static Groups groups(const Stored& stored) {
     Groups groups;

@@ -14,7 +14,8 @@ struct Q8_0 {
   static constexpr const char* kName = "q8_0";
   static constexpr const MatmulLauncher& kMatmul = gpu_launchers::q8_0_matmul;
   /// Inside patchbay codes are unsigned: a file's -128..127 is 0..255 here. Rounding uses -127..127 only.
-  static constexpr int kZeroCode = 128, kLargest = 127, kIntegerBits = 8;
+  static constexpr int kZeroCode = 128, kLargest = 127, kMinCode = kZeroCode - kLargest, kMaxCode = kZeroCode + kLargest, kIntegerBits = 8;
+  static constexpr Offset kOffset = Offset::none;
 
   struct Stored {
     Half scale;
