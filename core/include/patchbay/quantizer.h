@@ -16,4 +16,8 @@ class PATCHBAY_API Quantizer {
                         PackedWeight& out) const = 0;
 };
 
+/// Rounds every weight to the nearest number of its tile's grid. Tiles share nothing, so each is done on any thread. options.importance: of
+/// all C columns, or empty. (rtn writes the same walk out: a new quantizer begins as its copy.)
+PATCHBAY_API void round_to_nearest(View<const float, 2> w, const FitOptions& options, const WeightFormat& format, Device& device, PackedWeight& out);
+
 }  // namespace patchbay
