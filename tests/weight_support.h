@@ -51,10 +51,14 @@ inline std::vector<PluginSpec> variants(std::string_view kind, const std::string
   return specs;
 }
 
+/// Every format in every variant; of the mixes only one, for they are made of the others.
 inline std::vector<std::shared_ptr<WeightFormat>> all_formats() {
   std::vector<std::shared_ptr<WeightFormat>> formats;
   for (const auto& name : Registry::instance().names("formats"))
-    for (const auto& spec : variants("formats", name)) formats.push_back(make<WeightFormat>(spec));
+    for (const auto& spec : variants("formats", name)) {
+      formats.push_back(make<WeightFormat>(spec));
+      if (formats.back()->for_tensor({.name = "blk.0.ffn_up", .layer = 0, .layers = 1, .cols = 256})) break;
+    }
   return formats;
 }
 

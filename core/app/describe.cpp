@@ -4,7 +4,7 @@
 // "kind"}], "kernels": [{"parameter", "kernel", "backend", "phases", "available", "what"}]}; type is integer, real, boolean, text, choice,
 // kernel or plugin; default is null where a value must be given, and for a kernel, where the best that the machine has is taken.
 // --markdown: the table that scripts/update_readmes.py writes into the plugin's README.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "commands.h"
 #include "describe_json.h"
@@ -88,6 +88,8 @@ void print_markdown(const std::vector<ParamInfo>& params) {
 void print_text(const PluginTable& table, const std::vector<ParamInfo>& params) {
   fmt::print("{}/{}: {}\n", table.kind, table.name, table.summary);
   if (*table.paper != '\0') fmt::print("paper: {}\n", table.paper);
+  if (const auto names = table.aliases.names; !names.empty())
+    fmt::print("other names: {} (each sets {})\n", fmt::join(names, ", "), table.aliases.parameter);
   if (!params.empty()) fmt::print("\nparameters\n");
   for (const ParamInfo& param : params) {
     fmt::print("  {} = {}{}{}\n      {}\n", param.name, default_text(param), param.unit.empty() ? "" : " " + param.unit,

@@ -179,8 +179,8 @@ void SettingsReader::kernel(const char* name, KernelChoice& value, std::span<con
 }
 void SettingsReader::plugin(const char* name, PluginSpec& value, std::string_view kind, Doc) {
   const Settings* given = take(name);
-  if (given != nullptr) value = plugin_spec(*given, name, value.type);
   Registry& registry = Registry::instance();
+  if (given != nullptr) value = registry.without_alias(kind, plugin_spec(*given, name, value.type));
   if (value.type.empty()) throw Error(where_of(settings_, label_, name), "missing value", joined(registry.names(kind)));
   if (given == nullptr) return;
   const Settings* type = given->find("type");

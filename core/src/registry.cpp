@@ -70,6 +70,8 @@ std::string bad_declaration(const PluginTable& table, const Registry& registry) 
                (param.name == "type" ? " (type is the plugin's own name)" : "");
       }
     }
+    if (!table.aliases.names.empty() && !seen.contains(table.aliases.parameter))
+      return "has other names that set " + std::string(table.aliases.parameter) + ", which is no parameter of its own";
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
@@ -198,6 +200,29 @@ const PluginTable& Registry::find(std::string_view kind, std::string_view name) 
   return *library.table;
 }
 
+PluginSpec Registry::without_alias(std::string_view kind, const PluginSpec& spec) {
+  const std::vector<std::string> known = names(kind);
+  if (std::ranges::find(known, spec.type) != known.end()) return spec;
+  for (const std::string& name : known) {
+    PluginAliases aliases;
+    try {
+      aliases = find(kind, name).aliases;
+    } catch (const Error&) {
+      continue;  // a refused library has no say here; `patchbay list` says why
+    }
+    if (std::ranges::find(aliases.names, spec.type) == aliases.names.end()) continue;
+    Settings settings = spec.settings ? *spec.settings : Settings();
+    if (const Settings* given = settings.find(aliases.parameter))
+      throw Error(given->where, "is stated twice: " + spec.type + " is short for " + name + " with this parameter", "",
+                  "leave it out, or write type: " + name);
+    settings.kind = Settings::Kind::map;
+    settings.entries.emplace_back(aliases.parameter, text_settings(spec.type));
+    settings.entries.back().second.where = settings.where;
+    return {name, std::make_shared<const Settings>(std::move(settings))};
+  }
+  return spec;
+}
+
 std::vector<std::string> Registry::names(std::string_view kind) const {
   std::vector<std::string> result;  // the maps never change after construction
   if (const auto of_kind = impl_->kinds.find(kind); of_kind != impl_->kinds.end()) {
@@ -237,13 +262,18 @@ const PluginTable& Registry::resolve(std::string_view reference) {
   const std::string_view name = slash == std::string_view::npos ? reference : reference.substr(slash + 1);
   std::vector<std::string> matches, everything;
   for (const auto& [kind, libraries] : impl_->kinds) {
-    if (slash != std::string_view::npos && names_kind(reference.substr(0, slash), kind)) return find(kind, name);
+    if (slash != std::string_view::npos && names_kind(reference.substr(0, slash), kind))
+      return find(kind, without_alias(kind, {std::string(name), nullptr}).type);
     if (libraries.contains(std::string(name))) matches.push_back(kind + "/" + std::string(name));
     for (const auto& [each, library] : libraries) everything.push_back(each);
   }
   if (slash != std::string_view::npos) throw Error(printable(reference), "unknown kind of plugin", joined(kinds()));
   if (matches.size() == 1) return find(std::string_view(matches[0]).substr(0, matches[0].find('/')), name);
   if (matches.size() > 1) throw Error(printable(reference), "several plugins have this name", joined(matches));
+  for (const std::string& kind : kinds()) {
+    const std::string own = without_alias(kind, {std::string(name), nullptr}).type;
+    if (own != name) return find(kind, own);
+  }
   const std::string near = suggestion(name, everything);
   throw Error(printable(reference), "unknown plugin", "", (near.empty() ? "" : "did you mean " + near + "? ") + "patchbay list shows all");
 }

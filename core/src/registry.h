@@ -33,6 +33,8 @@ class PATCHBAY_API Registry {
 
   /// @throws Error listing the names there are (and a suggestion), or the reason of a refusal.
   const PluginTable& find(std::string_view kind, std::string_view name);
+  /// A spec whose type is another name of a plugin ("q4_k_m") becomes one by the plugin's own (gguf_mix, mix: q4_k_m); any other stays.
+  PluginSpec without_alias(std::string_view kind, const PluginSpec& spec);
   /// All names of a kind, sorted, without loading them.
   std::vector<std::string> names(std::string_view kind) const;
   std::vector<std::string> kinds() const;
@@ -45,7 +47,7 @@ class PATCHBAY_API Registry {
   /// nested plugins expanded). @throws Error as read_settings.
   /// Kernels left open become what they come to on `backend` ("cuda" for GPUs and the emulator).
   Settings effective(std::string_view kind, const PluginSpec& spec, std::string_view backend = "cpu");
-  /// "kind/name", "singular/name" or a bare name that is unique. @throws Error naming the candidates.
+  /// "kind/name", "singular/name" or a bare name that is unique; other names too. @throws Error naming the candidates.
   const PluginTable& resolve(std::string_view reference);
 
  private:

@@ -103,7 +103,8 @@ std::vector<std::string> formats_with(const Settings& parameters) {
 
 /// Parameters without the format that they are of: those that have them are of more help than that `type` is missing.
 PluginSpec format_spec(const Settings& given) {
-  if (given.kind != Settings::Kind::map || given.find("type") != nullptr || given.entries.empty()) return plugin_spec(given, "format");
+  if (given.kind != Settings::Kind::map || given.find("type") != nullptr || given.entries.empty())
+    return Registry::instance().without_alias("formats", plugin_spec(given, "format"));
   const auto candidates = formats_with(given);
   std::string keys;
   for (const auto& [key, value] : given.entries) keys += (keys.empty() ? "" : ", ") + printable(key);

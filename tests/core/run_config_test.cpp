@@ -128,6 +128,20 @@ TEST_CASE("short forms and assignments") {
   CHECK(config.max_batched_tokens == 16);
 }
 
+TEST_CASE("a plugin's other names set one of its parameters") {
+  for (const std::string format : {"q4_k_s", "{type: q4_k_s}", "{type: gguf_mix, mix: q4_k_s}"}) {
+    INFO(format);
+    const RunConfig config = read("weights: {quantizer: rtn, format: " + format + "}\n");
+    CHECK(config.weights.format.type == "gguf_mix");
+    CHECK(effective(config)["weights"]["format"]["mix"] == "q4_k_s");
+    CHECK(effective(read_run_config(effective_settings(config))) == effective(config));
+  }
+  CHECK(effective(read("weights: {quantizer: rtn, format: {type: q3_k_l, strict: true}}\n"))["weights"]["format"]["strict"] == true);
+  CHECK(read("weights: {quantizer: rtn, format: q8_0, rules: [{match: '*.ffn_down', format: q5_k_m}]}\n").rules[0].format.type == "gguf_mix");
+  CHECK(read("weights: {quantizer: rtn, format: q6_k}\n").weights.format.type == "q6_k");  // a format of its own stays one
+  CHECK_THAT(refusal("weights:\n  quantizer: rtn\n  format: {type: q4_k_m,\n           mix: q2_k}\n"), Contains("a.yaml:4") && Contains("stated twice"));
+}
+
 TEST_CASE("what cannot be run is refused before a weight is read") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"device: {type: simt, checked: true}\n", "a.yaml:1: device: a map where a device's name is expected"},

@@ -3,6 +3,7 @@
 /// interface, this one, and ends the .cpp with PATCHBAY_PLUGIN(...).
 #pragma once
 #include <memory>
+#include <span>
 
 #include "patchbay/build_id.h"  // generated: compiler, standard, flags that matter, hash of core/include
 #include "patchbay/params.h"
@@ -11,6 +12,13 @@
 namespace patchbay {
 
 inline constexpr std::uint32_t kPluginAbi = 1;
+
+/// Other names under which a plugin is found, none of them a plugin's own: `type: NAME` stands for this plugin with NAME as the value of
+/// `parameter`. A class states them as `static constexpr PluginAliases kAliases`.
+struct PluginAliases {
+  const char* parameter = nullptr;
+  std::span<const std::string_view> names;
+};
 
 /// The one exported symbol, `patchbay_plugin`. `abi` stands first for ever, so that any reader can refuse any plugin by name.
 struct PluginTable {
@@ -23,6 +31,7 @@ struct PluginTable {
   void (*describe)(Fields&);               ///< visits the defaults, then checks what the visitor left in them
   void* (*create)(const Settings*);        ///< an object of the kind's interface; settings null: defaults. Throws Error.
   void (*destroy)(void*);
+  PluginAliases aliases = {};
 };
 
 /// Reads settings into params, refusing unknown keys (with a suggestion), wrong types and values out of range.
@@ -63,6 +72,11 @@ template <class Params>
 void check_params(const Params& params) {
   if constexpr (requires { params.check(); }) params.check();
 }
+template <class Class>
+constexpr PluginAliases aliases_of() {
+  if constexpr (requires { Class::kAliases; }) return Class::kAliases;
+  return {};
+}
 }  // namespace detail
 
 /// Class must have a nested `Params` (default values, `void visit(Fields&)`, optionally `void check() const`) and a constructor
@@ -83,6 +97,7 @@ void check_params(const Params& params) {
         ::patchbay::detail::check_params(params);                                                                       \
         return static_cast<Interface*>(new Class(params));                                                              \
       },                                                                                                                \
-      [](void* object) { delete static_cast<Interface*>(object); }};
+      [](void* object) { delete static_cast<Interface*>(object); },                                                     \
+      ::patchbay::detail::aliases_of<Class>()};
 
 }  // namespace patchbay
