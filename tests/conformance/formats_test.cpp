@@ -307,7 +307,7 @@ TEST_CASE("formats: GGUF blocks decode as the gguf package does, bit for bit, fr
     const std::int64_t cols = values.size() / sizeof(float);
     const auto spec = format->layout(1, cols).at(0);
     REQUIRE(spec.bytes() == static_cast<std::int64_t>(shifted.size()) - 1);
-    PackedWeight w{name, 1, cols, {}, nullptr};
+    PackedWeight w{name, 1, cols, {}, nullptr, {}};
     TensorRef part;
     part.data = const_cast<char*>(shifted.data() + 1);
     part.dtype = spec.dtype;
