@@ -18,7 +18,8 @@ class NamedKernel final : public LinearKernel {
       : mix_(std::move(mix)), format_(std::move(format)), kernel_(format_->prepare(w, ops, mode)) {}
   void run(Activation& x, TensorRef y) override { kernel_->run(x, y); }
   std::string path() const override { return mix_ + ":" + kernel_->path(); }
-  TensorRef plain() const override { return kernel_->plain(); }
+  bool takes_rows() const override { return kernel_->takes_rows(); }
+  void take_rows(TensorRef ids, TensorRef out) override { kernel_->take_rows(ids, out); }
 
  private:
   std::string mix_;
