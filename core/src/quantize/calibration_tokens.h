@@ -28,7 +28,7 @@ PATCHBAY_API std::string calibration_hash(const CalibrationSettings& settings);
 
 /// From a file. Windows of `length` follow each other in the text; of more than `samples`, the seed chooses which. Where the model
 /// wants BOS, it replaces a window's first token; prompts are encoded as they are decoded, from each kind in turn.
-/// @param context  of the model: no sample is longer
+/// No sample is longer than the model's context.
 /// @throws Error for a file that is missing or holds less than two tokens.
 PATCHBAY_API CalibrationTokens calibration_tokens(const CalibrationSettings& settings, const Tokenizer& tokenizer, std::int64_t context);
 /// Drawn from the model as stored, at temperature 1, from BOS on or, without one, from a token drawn evenly. threads as RunConfig's.

@@ -46,7 +46,7 @@ struct BlockGroup {
 
 class PATCHBAY_API EditableBlock {
  public:
-  /// @param edits  whether transforms will change values: then all matrices are brought to fp32
+  /// edits: whether transforms will change values; then all matrices are brought to fp32.
   EditableBlock(BlockWeights& block, const ModelSpec& spec, const WeightPlan& plan, int layer, bool edits, Ops& ops);
 
   std::deque<LayerInput>& inputs() { return inputs_; }
