@@ -12,7 +12,7 @@
 #include "json_text.h"
 #include "patchbay/plugin.h"
 #include "progress.h"
-#include "quantize/write_gguf.h"
+#include "quantize/write_quantized.h"
 
 namespace patchbay::app {
 namespace {
@@ -29,7 +29,7 @@ RunConfig quantizing_config(const QuantizeCommandOptions& options) {
   return run_config(assignments, options.model.threads);
 }
 
-nlohmann::ordered_json as_json(const std::string& out, const WrittenGguf& written) {
+nlohmann::ordered_json as_json(const std::string& out, const WrittenModel& written) {
   nlohmann::ordered_json json = {{"out", out}, {"tensors", written.tensors}, {"quantized_tensors", written.quantized_tensors}, {"weights_bytes", written.weights_bytes}};
   if (const CalibrationSummary& summary = written.calibration; summary.samples > 0)
     json["calibration"] = {{"source", summary.source}, {"sha256", summary.sha256}, {"samples", summary.samples}, {"tokens", summary.tokens}};
@@ -46,7 +46,7 @@ int quantize(const QuantizeCommandOptions& options) {
   check_model(*file);
   const auto backend = make<Backend>(config.backend);
   TerminalProgress progress(options.quiet);
-  WriteGgufOptions write;
+  WriteOptions write;
   write.force = options.force;
   const std::string kept = options.out + ".partial";
   if (needs_walk(config)) write.quantize.folder = kept;
@@ -55,10 +55,10 @@ int quantize(const QuantizeCommandOptions& options) {
     progress.doing(fraction, what);
   };
   write.quantize.note = [&](const std::string& line) { progress.note(line); };
-  WrittenGguf written;
+  WrittenModel written;
   try {
     const InterruptGuard guard;
-    written = write_quantized_gguf(file, config, backend->ops(), options.out, write);
+    written = write_quantized(file, config, backend->ops(), options.out, write);
   } catch (const Interrupted&) {
     progress.clear();
     if (needs_walk(config)) fmt::print(stderr, "stopped: the finished blocks are kept in {}; the same command goes on from there\n", printable(kept));

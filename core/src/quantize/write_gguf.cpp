@@ -59,7 +59,7 @@ class GgufQuantizing {
     }
   }
 
-  WrittenGguf write(const std::string& path) {
+  WrittenModel write(const std::string& path) {
     quantized_ = quantize_model(file_, config_, ops_, options_);
     for (const auto& [name, matrix] : quantized_.matrices) parts_[label_of(name)].push_back(&matrix);
     for (auto& [label, parts] : parts_) std::ranges::sort(parts, {}, [](const QuantizedMatrix* part) { return place_of(part->packed.name); });
@@ -159,7 +159,7 @@ class GgufQuantizing {
   std::map<std::string, std::vector<const QuantizedMatrix*>> parts_;      ///< by label, in the order of the tensor's rows
   QuantizedModel quantized_;
   GgufWriter writer_;
-  WrittenGguf written_;
+  WrittenModel written_;
   std::int64_t done_bytes_ = 0;
 };
 
@@ -176,8 +176,8 @@ std::uint32_t gguf_file_type(std::string_view format) {
   return found == numbers.end() ? kGuessed : found->second;
 }
 
-WrittenGguf write_quantized_gguf(std::shared_ptr<const ModelFile> file, const RunConfig& config, Ops& ops, const std::string& out,
-                                 const WriteGgufOptions& options) {
+WrittenModel write_quantized_gguf(std::shared_ptr<const ModelFile> file, const RunConfig& config, Ops& ops, const std::string& out,
+                                 const WriteOptions& options) {
   const std::string target = gguf_target(*file, out, options.force);
   const Beside converted(target);  // a folder becomes GGUF first: names, order of rows and tokenizer are then those of the file to come
   if (file->form() != FileForm::gguf) {

@@ -1,0 +1,31 @@
+/// @file write_quantized.h
+/// A quantised model as files that others read: which writer takes it, and what all writers are given and tell.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "quantize/block_walk.h"
+
+namespace patchbay {
+
+struct WriteOptions {
+  QuantizeOptions quantize;
+  bool force = false;  ///< replace what is there
+};
+
+/// What was written, and what a person should know of it.
+struct WrittenModel {
+  std::int64_t tensors = 0, quantized_tensors = 0, weights_bytes = 0;
+  CalibrationSummary calibration;
+  std::vector<std::pair<std::string, std::string>> notes;  ///< tensor and line
+  std::vector<std::string> warnings;
+};
+
+/// Writes the model of a GGUF file or a Hugging Face folder as `out`, its matrices as config's weights say; the tokenizer stays. NAME.gguf becomes a
+/// GGUF file. Appears whole or not at all. @throws Error before any work for a name that no writer takes, or a format that the writer has no layout for.
+PATCHBAY_API WrittenModel write_quantized(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, Ops& ops, const std::string& out,
+                                          const WriteOptions& options);
+
+}  // namespace patchbay
