@@ -4,7 +4,7 @@
     training/bin/python scripts/export_tiny_model.py tiny_hf data/tiny-shakespeare
 
 tiny-shakespeare-f16.gguf: the model (matrices F16, norms F32); evaluation.txt: the beginning of the text that was held out;
-training.json: how it was trained. (README.md and prompts.jsonl there are written by hand.)
+calibration.txt: the beginning of what it was trained on; training.json: how it was trained. (README.md and prompts.jsonl there are written by hand.)
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ from transformers import LlamaForCausalLM
 
 from llama_gguf import write_llama
 
-EVALUATION_BYTES = 30_000  # at most
+EVALUATION_BYTES, CALIBRATION_BYTES = 30_000, 165_000  # at most
 
 
 def tokenizer_writer(path, model):
@@ -50,9 +50,9 @@ def main():
     model = LlamaForCausalLM.from_pretrained(arguments.model)
     write_llama(arguments.out / "tiny-shakespeare-f16.gguf", model, "tiny-shakespeare", numpy.float16,
                 tokenizer_writer(arguments.model / "tokenizer.json", model))
-    held_out = (arguments.model / "validation.txt").read_bytes()
-    end = held_out.rindex(b"\n\n", 0, EVALUATION_BYTES) + 1  # whole speeches
-    (arguments.out / "evaluation.txt").write_bytes(held_out[:end])
+    for part, name, size in (("validation", "evaluation", EVALUATION_BYTES), ("train", "calibration", CALIBRATION_BYTES)):
+        text = (arguments.model / f"{part}.txt").read_bytes()
+        (arguments.out / f"{name}.txt").write_bytes(text[:text.rindex(b"\n\n", 0, size) + 1])  # whole speeches
     shutil.copy(arguments.model / "training.json", arguments.out)
 
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "config.h"
 #include "experiment/evaluation.h"
@@ -228,9 +230,11 @@ TEST_CASE("calibration: fewer tokens than asked for are taken, and a note says s
   CalibrationSettings settings;
   settings.text = source_path("data/calibration.txt");
   const auto tokenizer = make_tokenizer(*model());
+  REQUIRE(calibration_tokens(settings, *tokenizer, 512).note.empty());
+  settings.samples = 1000;
   const auto all = calibration_tokens(settings, *tokenizer, 512);
-  REQUIRE(all.samples.size() < 128);
-  REQUIRE_THAT(all.note, Contains("128 of 512 tokens are asked for"));
+  REQUIRE(all.samples.size() < 1000);
+  REQUIRE_THAT(all.note, Contains("1000 of 512 tokens are asked for"));
   settings.samples = 4;
   settings.length = 64;
   const auto some = calibration_tokens(settings, *tokenizer, 512), again = calibration_tokens(settings, *tokenizer, 512);
@@ -256,10 +260,50 @@ TEST_CASE("calibration: samples of the model itself follow from the seed") {
   REQUIRE(sampled_tokens(settings, model(), 512, 0, nullptr).summary.sha256 != first.summary.sha256);
 }
 
-TEST_CASE("plan: a text is not calibrated on and scored") {
-  const std::string yaml = "name: t\nmodel: " + source_path(kModel) + "\nbase: {weights: {quantizer: gptq, format: {type: int_grouped, group_size: 32}, calibration: {text: " +
-                           source_path("data/tiny-shakespeare/evaluation.txt") + "}}}\ntasks: [perplexity]\nevaluation: {text: " +
-                           source_path("data/tiny-shakespeare/evaluation.txt") + ", window: 64, chunks: 1}\n";
-  Plan plan = read_plan(parse_yaml(yaml, "t.yaml"), "");
-  CHECK_THAT(message_of([&] { check_plan(plan); }), Contains("weights.calibration") && Contains("the text that is scored"));
+TEST_CASE("calibration: the texts that come with patchbay hold 128 windows of 512 tokens, and no nine words in a row of what is scored") {
+  const auto runs_of_words = [](const std::string& path) {
+    std::istringstream words(read_file(source_path(path)));
+    std::vector<std::string> last;
+    std::set<std::string> runs;
+    for (std::string word; words >> word;) {
+      last.push_back(word);
+      if (last.size() > 9) last.erase(last.begin());
+      std::string run;
+      for (const std::string& part : last) run += part + ' ';
+      if (last.size() == 9) runs.insert(run);
+    }
+    return runs;
+  };
+  for (const std::string folder : {"data/", "data/tiny-shakespeare/"}) {
+    const auto scored = runs_of_words(folder + "evaluation.txt"), calibrated = runs_of_words(folder + "calibration.txt");
+    REQUIRE(scored.size() > 1000);
+    for (const std::string& run : scored) REQUIRE(calibrated.count(run) == 0);
+    CalibrationSettings settings;
+    settings.text = source_path(folder + "calibration.txt");
+    const auto tokens = calibration_tokens(settings, *make_tokenizer(*model()), 512);
+    REQUIRE(tokens.samples.size() == 128);
+    REQUIRE(tokens.note.empty());
+  }
+}
+
+TEST_CASE("plan: a text is not calibrated on and scored, under whatever name, nor a text around it, nor prompts that are decoded") {
+  const TemporaryFolder folder;
+  const std::string text = source_path("data/tiny-shakespeare/evaluation.txt"), prompts = source_path("data/tiny-shakespeare/prompts.jsonl");
+  std::filesystem::copy_file(text, folder / "another name.txt");
+  std::filesystem::create_symlink(text, folder / "link.txt");
+  std::ofstream(folder / "around.txt") << "A word before.\n" << read_file(text) << "A word after.\n";
+  std::ofstream(folder / "part.txt") << read_file(text).substr(5000, 4000);
+  std::filesystem::copy_file(prompts, folder / "other.jsonl");
+  const auto refused = [&](const std::string& calibration, const std::string& tasks) {
+    const std::string yaml = "name: t\nmodel: " + source_path(kModel) + "\nbase: {weights: {quantizer: gptq, format: {type: int_grouped, group_size: 32}, calibration: {" +
+                             calibration + "}}}\ntasks: [" + tasks + "]\nevaluation: {text: " + text + ", prompts: " + prompts + ", max_tokens: 2, window: 64, chunks: 1}\n";
+    Plan plan = read_plan(parse_yaml(yaml, "t.yaml"), "");
+    return message_of([&] { check_plan(plan); });
+  };
+  CHECK_THAT(refused("text: " + text, "perplexity"), Contains("weights.calibration") && Contains("it is what is scored (evaluation.text"));
+  for (const char* name : {"another name.txt", "link.txt"}) CHECK_THAT(refused("text: '" + folder / name + "'", "perplexity"), Contains("it is what is scored"));
+  for (const char* name : {"around.txt", "part.txt"}) CHECK_THAT(refused("text: '" + folder / name + "'", "perplexity"), Contains("shares its text with what is scored"));
+  CHECK_THAT(refused("prompts: '" + folder / "other.jsonl'", "generation"), Contains("it is what is scored (evaluation.prompts"));
+  CHECK(refused("prompts: '" + folder / "other.jsonl'", "perplexity") == "no error");
+  CHECK(refused("text: " + source_path("data/tiny-shakespeare/calibration.txt"), "perplexity, generation") == "no error");
 }

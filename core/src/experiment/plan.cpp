@@ -14,6 +14,7 @@
 #include "experiment/inputs.h"
 #include "experiment/sweep.h"
 #include "experiment/text_table.h"
+#include "files.h"
 #include "patchbay/plugin.h"
 #include "quantize/calibration_tokens.h"
 #include "session.h"
@@ -399,13 +400,28 @@ void check_lengths(const Plan& plan, const ExperimentInputs& inputs, std::int64_
   }
 }
 
-/// What was calibrated on must not be scored.
-void check_calibration_text(PlannedRun& run, const std::string& scored_sha256) {
+/// The text of a file without the blanks around it.
+std::string trimmed_text(const std::string& path) {
+  const std::string text = read_whole_file(path);
+  const auto first = text.find_first_not_of(" \t\r\n"), last = text.find_last_not_of(" \t\r\n");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+/// What was calibrated on must not be scored, under whatever name it lies there, and no piece of it either.
+void check_calibration_text(const Plan& plan, PlannedRun& run) {
+  const CalibrationSettings& calibration = run.config.calibration;
   if (!needs_calibration(run.config)) return;
-  run.calibration_sha256 = calibration_hash(run.config.calibration);
-  if (run.calibration_sha256.empty() || run.calibration_sha256 != scored_sha256) return;
-  throw Error("weights.calibration", "it is the text that is scored (evaluation.text, sha256 " + scored_sha256.substr(0, 8) + ")", "any other text",
-              "a model that was fitted to a text looks better on it than it is");
+  run.calibration_sha256 = calibration_hash(calibration);
+  if (calibration.from_model()) return;
+  const std::string ours = trimmed_text(calibration_file(calibration));
+  const auto refuse_where_scored = [&](const char* key, const std::string& path) {
+    const std::string scored = trimmed_text(path);
+    if (ours.find(scored) == std::string::npos && scored.find(ours) == std::string::npos) return;
+    throw Error("weights.calibration", fmt::format("{} what is scored (evaluation.{}: {})", ours == scored ? "it is" : "it shares its text with", key, escaped(path, 300)),
+                "any other text", "a model that was fitted to a text looks better on it than it is");
+  };
+  if (plan.scores_text()) refuse_where_scored("text", plan.evaluation.text);
+  if (plan.has("generation")) refuse_where_scored("prompts", plan.evaluation.prompts);
 }
 
 std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
@@ -423,7 +439,7 @@ std::shared_ptr<const ModelFile> check_against_model(Plan& plan) {
   for (auto& run : plan.runs) {
     try {
       const std::string activations = check_run(*file, run.config, {inputs.longest_sequence, 1, {}});
-      check_calibration_text(run, inputs.text.sha256);
+      check_calibration_text(plan, run);
       const auto cost = model_cost(*file, run.config);
       run.predicted = PredictedSizes{cost.weights_bytes, cost.kv_bytes_per_token, cost.bits_per_weight(), cost.device_bytes, activations};
     } catch (const Error& error) {
