@@ -116,10 +116,11 @@ TEST_CASE("blocks of every format under eight schedules") {
   for (const auto& [name, launch] : block_launchers()) {
     const auto format = make<WeightFormat>({name, nullptr});
     INFO(name);
-    for (const auto& [tokens, rows] : {std::pair{1, 5}, {3, 9}}) {
-      const MatmulProblem p = problem(*format, tokens, rows, 256, DType::f16);
+    for (const auto& [tokens, rows] : {std::pair{1, 5}, {3, 9}, {17, 5}}) {
+      const DType type = tokens == 3 ? DType::bf16 : DType::f16;
+      const MatmulProblem p = problem(*format, tokens, rows, 256, type);
       for (MatmulKernel kernel : kKernels)
-        for_each_schedule(8, [&] { check_matmul(p, kernel, DType::f16, run_matmul(p, kernel, DType::f16, launch)); });
+        for_each_schedule(8, [&] { check_matmul(p, kernel, type, run_matmul(p, kernel, type, launch)); });
     }
   }
 }
@@ -205,12 +206,12 @@ TEST_CASE("rows of a packed table are what the host decodes; a number that no ro
     INFO(name);
     const auto format = make<WeightFormat>({name, nullptr});
     const MatmulProblem p = problem(*format, 1, 9, format->tile_columns(512) == 32 ? 96 : 512, DType::f16);
-    check_taken_rows(p, launch);
+    for_each_schedule(8, [&] { check_taken_rows(p, launch); });
   }
   for (const Grouping& g : {Grouping{4, 32, 160, false}, Grouping{3, 48, 144, true}, Grouping{3, 5, 35, false}, Grouping{8, 1, 9, false}}) {
     INFO(g.bits << " bits, groups of " << g.group_size);
     const MatmulProblem p = problem(*int_grouped(g), 1, 7, g.cols, DType::f16);
-    for_each_schedule(4, [&] { check_taken_rows(p, int_launcher(g)); });
+    for_each_schedule(8, [&] { check_taken_rows(p, int_launcher(g)); });
   }
 }
 
