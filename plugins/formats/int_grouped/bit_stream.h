@@ -26,6 +26,9 @@ struct BitStream {
       case 2: return unpack_eights<2>(in, count, codes);
       case 3: return unpack_eights<3>(in, count, codes);
       case 4: return unpack_eights<4>(in, count, codes);
+      case 5: return unpack_eights<5>(in, count, codes);
+      case 6: return unpack_eights<6>(in, count, codes);
+      case 7: return unpack_eights<7>(in, count, codes);
       default: std::memcpy(codes, in, count);
     }
   }

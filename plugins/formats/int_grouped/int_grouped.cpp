@@ -1,15 +1,15 @@
-// Integer codes of 2, 3, 4 or 8 bits; each group of consecutive weights in a row shares a scale and, when asymmetric, a zero
-// point. Formulas (I1)...(I6): README.md.
+// Integer codes of 2 to 8 bits; each group of consecutive weights in a row shares a scale and, when asymmetric, a zero point.
+// Formulas (I1)...(I7): README.md.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "bit_stream.h"
+#include "column_order.h"
+#include "group_scale.h"
 #include "int_grouped_gpu.h"
 #include "patchbay/format_kit.h"
 #include "patchbay/half.h"
 #include "patchbay/plugin.h"
-#include "patchbay/scale_search.h"
 
 namespace patchbay {
 
@@ -19,31 +19,6 @@ namespace {
 
 constexpr const char* kName = "int_grouped";
 constexpr std::int64_t kIntegerBlock = 32;  // columns for which the integer kernel takes one scale
-
-/// What one group's codes mean.
-struct Group {
-  float scale = 0;  // an fp16 value
-  int zero = 0;     // the code that stands for 0
-  float inverse() const { return scale > 0.0f ? 1.0f / scale : 0.0f; }
-};
-
-/// (I1)
-float value_of(int code, const Group& group) { return group.scale * static_cast<float>(code - group.zero); }
-
-/// (I4) Rounded up, so that the ends of the range stay within half a step of a code.
-float stored_scale(float exact) {
-  const float nearest = rounded_to_half(exact, kName);
-  if (nearest >= exact) return nearest;
-  const Half next{static_cast<std::uint16_t>(to_half(nearest).bits + 1)};
-  return rounded_to_half(to_float(next), kName);
-}
-
-/// (I5)
-int code_of(float w, const Group& group, int max_code) {
-  const float exact = w * group.inverse() + static_cast<float>(group.zero);
-  const float clamped = exact > 0.0f ? std::min(exact, static_cast<float>(max_code)) : 0.0f;  // NaN gives 0
-  return static_cast<int>(clamped + 0.5f);
-}
 
 struct GroupGrid final : Grid {
   int max_code = 0;
@@ -63,12 +38,14 @@ class IntGrouped final : public WeightFormat {
     int bits = 4;
     bool symmetric = false;
     int group_size = 64;
+    bool column_order = false;
     LinearKernelChoice kernel;
 
     void visit(Fields& f) {
-      f.choice("bits", bits, {2, 3, 4, 8}, {"width of one code", "bit"});
+      f.integer("bits", bits, 2, 8, {"width of one code", "bit"});
       f.boolean("symmetric", symmetric, {"the range is centred on 0, and no zero points are stored"});
       f.integer("group_size", group_size, -1, 1 << 20, {"weights of a row that share one scale; -1: the whole row"});
+      f.boolean("column_order", column_order, {"keeps an order of the columns, for a quantizer that chooses one (gptq's desc_act): 16 bits per column"});
       kernel.visit(f);
     }
     void check() const {
@@ -81,7 +58,7 @@ class IntGrouped final : public WeightFormat {
   std::string label() const override {
     const std::string bits = std::to_string(params_.bits), size = std::to_string(params_.group_size);
     const std::string group = params_.group_size < 0 ? std::string("row") : std::string("g") + size;
-    return std::string(kName) + "/b" + bits + "/" + group + (params_.symmetric ? "/sym" : "");
+    return std::string(kName) + "/b" + bits + "/" + group + (params_.symmetric ? "/sym" : "") + (params_.column_order ? "/ordered" : "");
   }
   std::int64_t tile_columns(std::int64_t cols) const override { return params_.group_size < 0 ? cols : params_.group_size; }
 
@@ -94,22 +71,21 @@ class IntGrouped final : public WeightFormat {
     std::vector<PartSpec> parts = {{"codes", DType::u8, {rows, cols / group, stream_.bytes(group)}},
                                    {"scales", DType::f16, {rows, cols / group}}};
     if (!params_.symmetric) parts.push_back({"zeros", DType::u8, {cols / group, stream_.bytes(rows)}});
+    if (!params_.column_order) return parts;
+    if (cols > ColumnOrder::kMostColumns)
+      throw Error("int_grouped: column_order", "an order of " + std::to_string(cols) + " columns", "up to 65536 columns", "set column_order to false");
+    parts.push_back({"order", DType::u8, {cols, 2}});
     return parts;
   }
 
   std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions& options) const override {
     require_finite(tile, kName);
     const std::vector<float> importance = column_importance(options.importance, tile.shape[1], kName);
+    const GroupFit fitter{kName, params_.bits, params_.symmetric};
     auto grid = std::make_unique<GroupGrid>();
-    grid->max_code = max_code();
-    for (std::int64_t r = 0; r < tile.shape[0]; ++r) {
-      float low = 0.0f, high = 0.0f;  // the range always holds 0: else a group of one sign would need a zero point past the codes
-      for (std::int64_t c = 0; c < tile.shape[1]; ++c) {
-        low = std::min(low, tile(r, c));
-        high = std::max(high, tile(r, c));
-      }
-      grid->groups.push_back(options.search ? searched_group(tile[r], importance, low, high) : covering_group(low, high));
-    }
+    grid->max_code = fitter.max_code();
+    for (std::int64_t r = 0; r < tile.shape[0]; ++r)
+      grid->groups.push_back(options.search ? fitter.searched(tile[r], importance) : fitter.covering(tile[r]));
     return grid;
   }
 
@@ -127,14 +103,23 @@ class IntGrouped final : public WeightFormat {
     stream_.pack(buffer.data(), out.rows, &zeros_of(out)(g, 0));
   }
 
+  bool store_column_order(View<const std::int32_t, 1> order, PackedWeight& out) const override {
+    if (params_.column_order) ColumnOrder::store(order, out.parts.back());
+    return params_.column_order;
+  }
+
   void decode(const PackedWeight& w, std::int64_t first_row, View<float, 2> out) const override {
     const std::int64_t size = tile_columns(w.cols);
+    const std::vector<std::int32_t> order = order_of(w);
     std::vector<std::uint8_t> codes(size);
     for (std::int64_t r = 0; r < out.shape[0]; ++r) {
       for (std::int64_t g = 0; g < w.cols / size; ++g) {
         stream_.unpack(&codes_of(w)(first_row + r, g, 0), size, codes.data());
         const Group group = load(w, first_row + r, g);
-        for (std::int64_t i = 0; i < size; ++i) out(r, g * size + i) = value_of(codes[i], group);
+        for (std::int64_t i = 0; i < size; ++i) {
+          const std::int64_t place = g * size + i;
+          out(r, order.empty() ? place : order[place]) = value_of(codes[i], group);  // (I7)
+        }
       }
     }
   }
@@ -143,15 +128,30 @@ class IntGrouped final : public WeightFormat {
     if (!ops.device().is_host()) return prepare_on_gpu(w, ops);
     const bool fits = tile_columns(w.cols) % kIntegerBlock == 0;
     if (!params_.kernel.integer(mode, fits, label())) return decode_then_multiply(*this, w, ops);
-    return integer_kernel(label(), GroupSource(*this, w), ops);
+    return in_order(integer_kernel(label(), GroupSource(*this, w), ops), w, ops);
   }
 
  private:
   std::unique_ptr<LinearKernel> prepare_on_gpu(const PackedWeight& w, Ops& ops) const {
     const auto multiply = gpu::pick(gpu_launchers::int_grouped_matmul, gpu::world_of(ops.device()));
     const int bits = params_.bits, group_size = static_cast<int>(tile_columns(w.cols));
-    return gpu_linear(label(), w, ops, kLinearKernels, params_.kernel.choice,
-                      [=](const MatmulArgs& args, gpu::Stream stream) { multiply({args, bits, group_size}, stream); });
+    PackedWeight groups = w;
+    if (params_.column_order) groups.parts.pop_back();
+    return in_order(gpu_linear(label(), groups, ops, kLinearKernels, params_.kernel.choice,
+                               [=](const MatmulArgs& args, gpu::Stream stream) { multiply({args, bits, group_size}, stream); }),
+                    w, ops);
+  }
+
+  /// A product of columns as they are stored becomes one of the weight's.
+  std::unique_ptr<LinearKernel> in_order(std::unique_ptr<LinearKernel> product, const PackedWeight& w, Ops& ops) const {
+    std::vector<std::int32_t> order = order_of(w);
+    return order.empty() ? std::move(product) : multiply_in_order(std::move(product), std::move(order), ops);
+  }
+  /// Empty where no column was moved.
+  std::vector<std::int32_t> order_of(const PackedWeight& w) const {
+    if (!params_.column_order) return {};
+    std::vector<std::int32_t> order = ColumnOrder::load(w.parts.back());
+    return std::is_sorted(order.begin(), order.end()) ? std::vector<std::int32_t>() : order;
   }
 
   /// (I1) as the integer kernel wants it: scale * code + offset, offset = -scale * zero, for each block of 32 columns.
@@ -174,47 +174,8 @@ class IntGrouped final : public WeightFormat {
     }
   };
 
-  int max_code() const { return (1 << params_.bits) - 1; }
-  int middle_code() const { return 1 << (params_.bits - 1); }
-
-  Group covering_group(float low, float high) const {
-    return params_.symmetric ? symmetric_group(std::max(high, -low)) : asymmetric_group(low, high);
-  }
-  /// (I6) The range, shrunk: the weights outside are cut, the others get a finer step.
-  Group searched_group(View<const float, 1> w, const std::vector<float>& importance, float low, float high) const {
-    Group best = covering_group(low, high);
-    double least = squared_error(w, importance, best);
-    for (int percent = 98; percent > 30; percent -= 2) {
-      const float share = static_cast<float>(percent) / 100;
-      const Group group = covering_group(share * low, share * high);
-      const double error = squared_error(w, importance, group);
-      if (!(error < least)) continue;
-      least = error;
-      best = group;
-    }
-    return best;
-  }
-  double squared_error(View<const float, 1> w, const std::vector<float>& importance, const Group& group) const {
-    double sum = 0;
-    for (std::int64_t c = 0; c < w.shape[0]; ++c) {
-      const float error = w[c] - value_of(code_of(w[c], group, max_code()), group);
-      sum += static_cast<double>(importance[c]) * error * error;
-    }
-    return sum;
-  }
-  /// (I2)
-  Group symmetric_group(float largest) const {
-    return {stored_scale(largest / (static_cast<float>(max_code()) / 2)), middle_code()};
-  }
-  /// (I3)
-  Group asymmetric_group(float low, float high) const {
-    Group group{stored_scale((high - low) / static_cast<float>(max_code()))};
-    group.zero = std::clamp(static_cast<int>(-low * group.inverse() + 0.5f), 0, max_code());
-    return group;
-  }
-
   Group load(const PackedWeight& w, std::int64_t row, std::int64_t g) const {
-    return {to_float(scales_of(w)(row, g)), params_.symmetric ? middle_code() : stream_.at(&zeros_of(w)(g, 0), row)};
+    return {to_float(scales_of(w)(row, g)), params_.symmetric ? 1 << (params_.bits - 1) : stream_.at(&zeros_of(w)(g, 0), row)};
   }
   static View<std::uint8_t, 3> codes_of(const PackedWeight& w) { return w.parts[0].as<std::uint8_t, 3>(); }
   static View<Half, 2> scales_of(const PackedWeight& w) { return w.parts[1].as<Half, 2>(); }
