@@ -121,9 +121,9 @@ TEST_CASE("output that cannot be written is a fault, not silence") {
 TEST_CASE("settings are refused before a model is opened") {
   const Result fault =
       run("logits --model no_such.gguf --prompt x weights.quantizer=rtn weights.format.type=int_grouped "
-          "weights.format.bits=5");
+          "weights.format.bits=9");
   CHECK(fault.code == 1);
-  CHECK_THAT(fault.errors, Contains("command line: weights.format.bits: 5 is out of range; allowed: 2, 3, 4, 8"));
+  CHECK_THAT(fault.errors, Contains("command line: weights.format.bits: 9 is out of range; allowed: 2 to 8"));
   CHECK_THAT(run("logits --model no_such.gguf --prompt x nonsense").errors, Contains("nonsense is no setting"));
 }
 
@@ -177,8 +177,10 @@ TEST_CASE("describe states each parameter, typed") {
   CHECK(plugin["name"] == "int_grouped");
   const auto& bits = plugin["parameters"][0];
   CHECK(bits["name"] == "bits");
-  CHECK(bits["type"] == "choice");
-  CHECK(bits["choices"] == nlohmann::json({"2", "3", "4", "8"}));
+  CHECK(bits["type"] == "integer");
+  const nlohmann::json importance = json_of("describe scale_search --json")["parameters"][0];
+  CHECK(importance["type"] == "choice");
+  CHECK(importance["choices"] == nlohmann::json({"none", "calibration"}));
   for (const auto& parameter : plugin["parameters"]) {
     if (parameter["type"] == "integer") CHECK(parameter["default"].is_number_integer());
     if (parameter["type"] == "boolean") CHECK(parameter["default"].is_boolean());

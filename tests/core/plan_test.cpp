@@ -175,7 +175,7 @@ TEST_CASE("a fault is refused by its own name, with file, line and key") {
       {with("base: {max_batched_tokens: many}"), "not an integer"},
       {with("base: {max_batched_tokens: 0}"), "out of range"},
       {with("base: {max_batched_tokens: 4.7}"), "not an integer"},
-      {with("base: {weights: {quantizer: rtn, format: {type: int_grouped, bits: 5}}}"), "bits"},
+      {with("base: {weights: {quantizer: rtn, format: {type: int_grouped, bits: 9}}}"), "bits"},
       {with("base: {weights: {quantizer: rtn, format: {type: int_grouped, group_size: 0}}}"), "group_size"},
       {with("base: {weights: {quantizer: rtn, format: {type: int_grouped, group_size: -7}}}"), "group_size"},
       {with("base: {weights: {quantizer: GPTQX}}"), "rtn"},

@@ -16,6 +16,7 @@ namespace patchbay {
 PATCHBAY_EACH_BLOCK_FORMAT(PATCHBAY_DECLARE)
 #undef PATCHBAY_DECLARE
 PATCHBAY_GPU_LAUNCHER(void, int_grouped_matmul, (const IntGroupedArgs&, gpu::Stream))
+PATCHBAY_GPU_LAUNCHER(void, int_grouped_gather, (const GatherArgs&, gpu::Stream))
 }  // namespace patchbay
 
 using namespace patchbay;
@@ -126,7 +127,7 @@ TEST_CASE("blocks of every format under eight schedules") {
 }
 
 TEST_CASE("integer groups of every width, with and without zero points") {
-  for (int bits : {2, 3, 4, 8})
+  for (int bits : {2, 3, 4, 5, 6, 7, 8})
     for (bool symmetric : {false, true})
       for (MatmulKernel kernel : kKernels) {
         const Grouping g{bits, 48, 144, symmetric};
@@ -134,6 +135,23 @@ TEST_CASE("integer groups of every width, with and without zero points") {
         INFO(bits << " bits" << (symmetric ? ", symmetric" : ""));
         for_each_schedule(8, [&] { check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, int_launcher(g))); });
       }
+}
+
+TEST_CASE("columns in another order are gathered, whatever their number") {
+  for (int cols : {1, 127, 129, 300})
+    for_each_schedule(8, [&] {
+      constexpr int kTokens = 3;
+      std::vector<std::uint16_t> x(static_cast<std::size_t>(kTokens) * cols);
+      std::vector<std::int32_t> order(static_cast<std::size_t>(cols));
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint16_t>(i + 1);
+      for (int j = 0; j < cols; ++j) order[j] = cols - 1 - j;
+      const DeviceArray<std::uint16_t> from(x, "x"), to(x.size(), "out");
+      const DeviceArray<std::int32_t> places(order, "order");
+      gpu::pick(gpu_launchers::int_grouped_gather, test_world())({from.data(), places.data(), to.data(), kTokens, cols}, {});
+      const std::vector<std::uint16_t> got = to.host();
+      for (int t = 0; t < kTokens; ++t)
+        for (int j = 0; j < cols; ++j) REQUIRE(got[t * cols + j] == x[t * cols + order[j]]);
+    });
 }
 
 TEST_CASE("integer groups under eight schedules") {
@@ -149,7 +167,7 @@ TEST_CASE("integer groups under eight schedules") {
 TEST_CASE(
     "integer groups that are no multiple of 16, and a whole row: the naive kernel takes all, the others say what they need") {
   for (const Grouping& g :
-       {Grouping{3, 5, 35, false}, Grouping{4, 7, 21, true}, Grouping{2, 33, 33, false}, Grouping{8, 1, 9, false}}) {
+       {Grouping{3, 5, 35, false}, Grouping{4, 7, 21, true}, Grouping{2, 33, 33, false}, Grouping{7, 9, 27, false}, Grouping{8, 1, 9, false}}) {
     const MatmulProblem p = problem(*int_grouped(g), 2, 7, g.cols, DType::f16);
     for_each_schedule(8, [&] {
       check_matmul(p, MatmulKernel::naive, DType::f32, run_matmul(p, MatmulKernel::naive, DType::f32, int_launcher(g)));

@@ -26,6 +26,18 @@ inline int code_of(float w, const Group& group, int max_code) {
   return static_cast<int>(clamped + 0.5f);
 }
 
+/// (I6) Importance of a tile's columns. One that calibration never saw shares its scale with others, and would be cut as far as helps them:
+/// it counts a tenth of the column in the middle of those that were seen.
+inline std::vector<float> search_importance(View<const float, 1> given, std::int64_t columns, const char* format) {
+  std::vector<float> importance = column_importance(given, columns, format), seen;
+  for (std::int64_t c = 0; c < given.shape[0]; ++c) if (given[c] > 0.0f) seen.push_back(importance[c]);
+  if (seen.empty()) return importance;
+  const auto middle = seen.begin() + seen.size() / 2;
+  std::nth_element(seen.begin(), middle, seen.end());
+  for (float& each : importance) each = std::max(each, 0.1f * *middle);
+  return importance;
+}
+
 /// Chooses the group of some neighbouring weights of a row.
 struct GroupFit {
   const char* format;  ///< for messages

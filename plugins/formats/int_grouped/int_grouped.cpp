@@ -80,7 +80,7 @@ class IntGrouped final : public WeightFormat {
 
   std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions& options) const override {
     require_finite(tile, kName);
-    const std::vector<float> importance = column_importance(options.importance, tile.shape[1], kName);
+    const std::vector<float> importance = search_importance(options.importance, tile.shape[1], kName);
     const GroupFit fitter{kName, params_.bits, params_.symmetric};
     auto grid = std::make_unique<GroupGrid>();
     grid->max_code = fitter.max_code();
