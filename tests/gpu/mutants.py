@@ -13,6 +13,10 @@ Mutant = collections.namedtuple("Mutant", "source kind line start end literal sw
 
 _BARRIER = r"__syncthreads\(\);"
 _GUARD = r"(?<!for \()\b([\w.]+( \+ [\w.]+)?) %s ([\w.]+)(?=\)| &&| \|\|| \?)"
+# A loop from the beginning in steps of more than one, which a bound of one less would not change: one turn less.
+# A loop that one thread runs from the beginning, in steps of more than one: a bound of one less often changes nothing, one turn less does.
+_FROM_START = r"(?:(?<== 0; )|(?<=begin; )|(?<=kSlots; ))"
+_IN_STEPS = r"(?=; \w+ \+= (?:\d|kSlots|TK))"
 _ARRAY = r"(?<=\w)\[((?:k[A-Z]\w*|\d+|[ *+/()-])*k[A-Z](?:k[A-Z]\w*|\w|[ *+/()-])*)\]"  # of constants alone: a declaration
 _ELEMENT = r"(?<=[\w\]])\[([^\[\]&?]*\b(?!k[A-Z])[a-z]\w*[^\[\]?]*)\]"
 _SUM = r"((?:[\w.]|\[[^\[\]]*\])+) \+= (?![^;]*\) )"  # not the step of a loop: that would never end
@@ -28,7 +32,8 @@ RULES = [
     ("wait", r"((?:gpu::)?)cp_async_wait<1>\(\);", r"\1cp_async_wait<2>();", r"if (@) \1cp_async_wait<2>(); else \1cp_async_wait<1>();"),
     ("wait", r"((?:gpu::)?cp_async_commit\(\));", ";", r"if (!@) \1;"),
     ("index", r"(?<=; )(\w+) < (?=[^;]*;)", r"\1 <= ", r"\1 < @ + "),  # loops
-    ("index", r"(?<=; )(\w+) < ([^;&|?]+?)(?=;(?! \w+ \*= 2)| &&)", r"\1 < \2 - 1", r"\1 < \2 - @"),
+    ("index", r"(?<=; )(?!" + _FROM_START + r"\w+ < [^;]+" + _IN_STEPS + r")(\w+) < ([^;&|?]+?)(?=;(?! \w+ \*= 2)| &&)", r"\1 < \2 - 1", r"\1 < \2 - @"),
+    ("index", _FROM_START + r"(\w+) < ([^;&|?]+?)" + _IN_STEPS + r"(?=; \w+ \+= (\w+))", r"\1 < \2 - \3", r"\1 < \2 - @ * \3"),
     ("index", r"(?<=; )(\w+) < ([^;&|?]+?)(?=; \w+ \*= 2)", r"\1 < \2 / 2", r"\1 < \2 / (@ + 1)"),
     ("index", _GUARD % "<", r"\1 <= \3", r"\1 < \3 + @"),
     ("index", _GUARD % "<", r"\1 < \3 - 1", r"\1 < \3 - @"),
