@@ -92,7 +92,7 @@ TEST_CASE("flash cuda: head sizes, ratios of heads, one row and one slot, window
   }
 }
 
-/// Four small ones in which every step of a kernel counts: more rows and slots than a tile or piece takes, with tails; scores that are
+/// Five small ones in which every step of a kernel counts: more rows and slots than a tile or piece takes, with tails; scores that are
 /// all far below 0, where a maximum that began at 0 would leave no weight; drafts, windows, caps; more heads than a block takes.
 std::vector<AttentionScene> small_scenes() {
   AttentionScene tails = scene_of(attention_spec(3, 1, 8));
@@ -112,7 +112,10 @@ std::vector<AttentionScene> small_scenes() {
   AttentionScene wide = scene_of(attention_spec(9, 1, 72), DType::bf16, {DType::i8, true});
   wide.committed = {3};
   wide.rows = {1};
-  return {tails, below, drafts, wide};
+  AttentionScene across = scene_of(attention_spec(3, 1, 8, 60));  // 63 queries, one less than tiles hold; some see all of a tile
+  across.committed = {50};
+  across.rows = {21};
+  return {tails, below, drafts, wide, across};
 }
 TEST_CASE("flash cuda: kernel tiled on small scenes") {
   for (const AttentionScene& scene : small_scenes()) check("tiled", scene);

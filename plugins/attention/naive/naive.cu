@@ -36,8 +36,7 @@ __global__ void naive_kernel(gpu::LayerStep step, gpu::Scoring scoring, int grou
     weights[slot] = weights[slot] == -INFINITY ? 0.0f : expf(weights[slot] - largest);
     sum += weights[slot];
   }
-  sum = gpu::block_sum(sum);
-  __syncthreads();                                      // all weights are there
+  sum = gpu::block_sum(sum);                            // which waits for all threads: all weights are there
   for (int d = threadIdx.x; d < size; d += kThreads) {  // (N4)
     float mean = 0;
     for (int slot = 0; slot < sight.end; ++slot) {
