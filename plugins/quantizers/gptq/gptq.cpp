@@ -1,11 +1,13 @@
 // GPTQ: columns are rounded one after the other, and what is lost in one is made up for in those that follow, as the Hessian of the layer's
-// error says. Formulas (G1)...(G5): README.md. R rows and C columns of the weight.
+// error says. Formulas (G1)...(G7): README.md. R rows and C columns of the weight; "turn": the place of a column in the order of rounding.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "inverse_factor.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
 
@@ -14,161 +16,225 @@ namespace {
 
 constexpr int kDampingSteps = 10;  // each takes ten times as much
 
-/// (C,C), row by row, in fp64.
-using Square = std::vector<double>;
-
-/// The lower Cholesky factor L of a = L L^T in place of a's lower half. False where a is not positive definite.
-bool factorise(Square& a, std::int64_t n, Device& device) {
-  for (std::int64_t j = 0; j < n; ++j) {
-    double* const row = a.data() + j * n;
-    double pivot = row[j];
-    for (std::int64_t k = 0; k < j; ++k) pivot -= row[k] * row[k];
-    if (!(pivot > 0) || !std::isfinite(pivot)) return false;
-    row[j] = std::sqrt(pivot);
-    device.parallel_for(n - j - 1, 64, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t i = j + 1 + begin; i < j + 1 + end; ++i) {
-        double* const below = a.data() + i * n;
-        double sum = below[j];
-        for (std::int64_t k = 0; k < j; ++k) sum -= below[k] * row[k];
-        below[j] = sum / row[j];
-      }
-    });
+struct GptqParams {
+  double damp_percent = 0.01;
+  bool desc_act = false, static_groups = false, true_sequential = true, mse = false;
+  int block_size = 128;
+  std::string precision = "fp64";
+  void visit(Fields& f) {
+    f.real("damp_percent", damp_percent, 0.0, 1.0, {"share of the Hessian's mean diagonal that is added to its diagonal; tenfold where that is too little"});
+    f.boolean("desc_act", desc_act, {"rounds columns with large inputs first, while many are left to make up for their errors"});
+    f.boolean("static_groups", static_groups, {"scales are fitted to the weights as they were, before anything is rounded; an order then needs no storing"});
+    f.boolean("true_sequential", true_sequential, {"within a block, q, k and v first, then output, gate and up, down: each sees those before it quantised"});
+    f.boolean("mse", mse, {"looks for the scales of least squared error, not just those that cover the range"});
+    f.integer("block_size", block_size, 1, 1 << 16, {"columns whose errors are passed on together to all behind them", "column"});
+    f.choice("precision", precision, {"fp32", "fp64"}, {"numbers in which the Hessian is factorised"});
   }
-  return true;
-}
+};
 
-/// (G3) The upper factor U of the inverse, H^-1 = U^T U, from H. Turned round by rows and columns, H = L L^T has H^-1 = L^-T L^-1, and L^-1
-/// turned back is upper: so U is the inverse of a triangle, and no inverse of H is ever made.
-bool upper_of_inverse(const Square& h, std::int64_t n, Square& u, Device& device) {
-  Square turned(h.size());
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < n; ++j) turned[i * n + j] = h[(n - 1 - i) * n + (n - 1 - j)];
-  if (!factorise(turned, n, device)) return false;
-  u.assign(h.size(), 0.0);
-  // Column c of L^-1, by forward substitution; as row of U it lies in one piece.
-  device.parallel_for(n, 8, [&](std::int64_t begin, std::int64_t end, int) {
-    std::vector<double> x(static_cast<std::size_t>(n));
-    for (std::int64_t c = begin; c < end; ++c) {
-      for (std::int64_t i = c; i < n; ++i) {
-        double sum = i == c ? 1.0 : 0.0;
-        for (std::int64_t k = c; k < i; ++k) sum -= turned[i * n + k] * x[k];
-        x[i] = sum / turned[i * n + i];
-      }
-      for (std::int64_t i = c; i < n; ++i) u[(n - 1 - i) * n + (n - 1 - c)] = x[i];
-    }
-  });
-  return true;
-}
-
-class Gptq final : public Quantizer {
+/// (G1), (G2) The Hessian in the order of rounding, with what is wrong with it mended.
+class DampedHessian {
  public:
-  struct Params {
-    double damp_percent = 0.01;
-    int block_size = 128;
-    bool true_sequential = true;
-    void visit(Fields& f) {
-      f.real("damp_percent", damp_percent, 0.0, 1.0, {"share of the Hessian's mean diagonal that is added to its diagonal; tenfold where that is too little"});
-      f.integer("block_size", block_size, 1, 1 << 16, {"columns whose errors are passed on together", "column"});
-      f.boolean("true_sequential", true_sequential, {"within a block, q, k and v first, then output, gate and up, down: each sees those before it quantised"});
+  /// @throws Error for one that is not finite.
+  DampedHessian(const Statistics& statistics, std::int64_t cols, bool descending) : given_(statistics.hessian), order_(cols), dead_(cols) {
+    std::iota(order_.begin(), order_.end(), 0);
+    if (!known()) return;  // no token came by (an expert that was never chosen): H is I, and GPTQ is rounding to nearest
+    for (std::int64_t i = 0; i < cols; ++i) {
+      for (std::int64_t j = 0; j < cols; ++j)
+        if (!std::isfinite(given_(i, j))) refuse(i);
+      dead_[i] = !(given_(i, i) > 0);
+      mean_ += dead_[i] ? 0.0 : given_(i, i) / static_cast<double>(cols);
     }
-  };
-  explicit Gptq(const Params& params) : params_(params) {}
-
-  Needs needs() const override {
-    Needs needs;
-    needs.hessian = true;
-    needs.sequential = params_.true_sequential;
-    return needs;
+    if (descending) std::ranges::stable_sort(order_, [&](auto a, auto b) { return given_(a, a) > given_(b, b); });
   }
 
-  void quantize(View<const float, 2> w, const Statistics& statistics, const WeightFormat& format, Device& device,
-                PackedWeight& out) const override {
-    const std::int64_t rows = w.shape[0], cols = w.shape[1];
-    Work work{rows, cols, std::vector<float>(static_cast<std::size_t>(rows * cols)), {}, {}};
-    for (std::int64_t r = 0; r < rows; ++r)  // columns lie in one piece: all below goes column by column
-      for (std::int64_t c = 0; c < cols; ++c) work.columns[c * rows + r] = w(r, c);
-    out.note = prepare(statistics, work, device);
-    work.errors.resize(work.columns.size());
-    round_all(work, format, device, out);
+  bool known() const { return given_.size() > 0; }
+  /// The column whose turn comes as number `turn`.
+  const std::vector<std::int32_t>& order() const { return order_; }
+  bool dead(std::int64_t turn) const { return dead_[order_[turn]]; }
+  std::int64_t dead_columns() const { return std::ranges::count(dead_, true); }
+  void damp(double share) { added_ = share * (mean_ > 0 ? mean_ : 1.0); }
+
+  /// Of two turns.
+  double operator()(std::int64_t i, std::int64_t j) const {
+    if (i != j) return !known() || dead(i) || dead(j) ? 0.0 : given_(order_[i], order_[j]);
+    return (!known() || dead(i) ? 1.0 : given_(order_[i], order_[i])) + added_;
   }
 
  private:
-  struct Work {
-    std::int64_t rows, cols;
-    std::vector<float> columns;  ///< (C,R): what is left to be rounded
-    Square u;                    ///< (G3)
-    std::vector<float> errors;   ///< (C,R): of (G4)
-    float* column(std::int64_t c) { return columns.data() + c * rows; }
-    float* error(std::int64_t c) { return errors.data() + c * rows; }
-  };
+  [[noreturn]] static void refuse(std::int64_t column) {
+    throw Error("gptq", "the Hessian of this layer's inputs is not finite in column " + std::to_string(column), "finite numbers",
+                "look at the calibration samples and the blocks before: an input of this layer was NaN, infinite or larger than 1e18");
+  }
+  View<const float, 2> given_;
+  std::vector<std::int32_t> order_;
+  std::vector<bool> dead_;  ///< by column: no input ever reached it, so nothing it holds changes an output
+  double mean_ = 0, added_ = 0;
+};
 
-  /// (G1), (G2): dead columns, damping, the factor. Returns what the record should say.
-  std::string prepare(const Statistics& statistics, Work& work, Device& device) const {
-    const std::int64_t n = work.cols;
-    Square h(static_cast<std::size_t>(n * n), 0.0);
-    double mean = 0;
-    std::int64_t dead = 0;
-    const bool known = statistics.hessian.size() > 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      for (std::int64_t j = 0; known && j < n; ++j) h[i * n + j] = statistics.hessian(i, j);
-      if (h[i * n + i] > 0) {
-        mean += h[i * n + i] / static_cast<double>(n);
-        continue;
-      }
-      ++dead;  // no input ever came: its weights change nothing, nor does what is passed on to them
-      for (std::int64_t j = 0; j < n; ++j) h[i * n + j] = h[j * n + i] = 0;
-      h[i * n + i] = 1;
+/// One weight on its way to codes.
+class Rounding {
+ public:
+  Rounding(View<const float, 2> w, const GptqParams& params, const WeightFormat& format, Device& device, PackedWeight& out)
+      : rows_(w.shape[0]), cols_(w.shape[1]), width_(format.tile_columns(cols_)), params_(params), format_(format), device_(device), out_(out),
+        columns_(static_cast<std::size_t>(rows_ * cols_)), codes_(columns_.size()), decoded_(rows_), grids_(cols_ / width_), w_(w) {}
+
+  void run(const Statistics& statistics) {
+    DampedHessian hessian(statistics, cols_, params_.desc_act);
+    order_ = hessian.order();
+    copy_columns();
+    factorise(hessian);
+    if (statistics.tokens > 0 && statistics.tokens < cols_) say("fewer tokens (" + std::to_string(statistics.tokens) + ") than columns");
+    if (params_.mse) weigh(hessian);
+    fixed_ = params_.static_groups || (params_.desc_act && !stores_order());
+    if (fixed_) fit_all();
+    for (std::int64_t first = 0, last; first < cols_; first = last) {
+      last = std::min(first + block_columns(first), cols_);
+      round(first, last);
+      pass_on(first, last, last, cols_);
     }
+    pack();
+  }
+
+ private:
+  float* column(std::int64_t turn) { return columns_.data() + turn * rows_; }
+  /// Where the codes of a turn are stored: with fixed scales in the column's own place, else in the order of rounding.
+  std::int64_t place(std::int64_t turn) const { return fixed_ ? order_[turn] : turn; }
+  void say(const std::string& line) { out_.note += (out_.note.empty() ? "" : ", ") + line; }
+
+  /// Columns lie in one piece, in the order of their turns: all below goes column by column.
+  void copy_columns() {
+    device_.parallel_for(cols_, 16, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t r = 0; r < rows_; ++r)
+        for (std::int64_t turn = begin; turn < end; ++turn) column(turn)[r] = w_(r, order_[turn]);
+    });
+    for (std::size_t i = 0; i < columns_.size(); ++i)
+      if (!std::isfinite(columns_[i]))
+        throw Error("gptq", "row " + std::to_string(i % rows_) + " holds a weight of " + std::to_string(columns_[i]), "finite numbers",
+                    "repair the model file, or leave this tensor as stored (quantizer none)");
+  }
+
+  /// (G2), (G3): raises the damping until the Hessian has a factor.
+  void factorise(DampedHessian& hessian) {
     double damping = params_.damp_percent;
-    const double unit = mean > 0 ? mean : 1.0;
-    for (int step = 0; step < kDampingSteps; ++step, damping = damping > 0 ? 10 * damping : 1e-4) {
-      Square damped = h;
-      for (std::int64_t i = 0; i < n; ++i) damped[i * n + i] += damping * unit;
-      if (!upper_of_inverse(damped, n, work.u, device)) continue;
-      char text[96];
-      std::snprintf(text, sizeof text, "damping %g%s", damping, step > 0 ? ", raised until the Hessian had a factor" : "");
-      return text + (known && dead > 0 ? ", dead columns " + std::to_string(dead) : std::string());
+    for (int step = 0; step < kDampingSteps && u_.empty(); ++step) {
+      if (step > 0) damping = damping > 0 ? 10 * damping : 1e-4;
+      hessian.damp(damping);
+      u_ = params_.precision == "fp32" ? gptq::upper_of_inverse<float>(cols_, hessian, device_) : gptq::upper_of_inverse<double>(cols_, hessian, device_);
     }
-    throw Error("gptq", "the Hessian of this layer's inputs is not positive definite however it is damped", {}, "give other calibration samples");
+    if (u_.empty())
+      throw Error("gptq", "the Hessian of this layer's inputs is not positive definite however it is damped", {}, "give other calibration samples");
+    char text[64];
+    std::snprintf(text, sizeof text, "damping %g", damping);
+    say(text);
+    if (damping != params_.damp_percent) say("raised until the Hessian had a factor");
+    if (hessian.known() && hessian.dead_columns() > 0) say("dead columns " + std::to_string(hessian.dead_columns()));
   }
 
-  /// Tile after tile of the format; the scales of a tile are fitted to what its columns have become (G5).
-  void round_all(Work& work, const WeightFormat& format, Device& device, PackedWeight& out) const {
-    const std::int64_t width = format.tile_columns(work.cols);
-    std::vector<std::int32_t> codes(static_cast<std::size_t>(work.rows * width));
-    std::vector<float> decoded(static_cast<std::size_t>(work.rows));
-    for (std::int64_t tile = 0; tile < work.cols; tile += width) {
-      const auto grid = format.fit(View<const float, 2>(work.column(tile), {work.rows, width}, {1, work.rows}), {});
-      for (std::int64_t first = tile; first < tile + width; first += params_.block_size) {
-        const std::int64_t last = std::min(first + params_.block_size, tile + width);
-        for (std::int64_t c = first; c < last; ++c) {
-          grid->round(c - tile, View<const float, 1>(work.column(c), {work.rows}), {codes.data() + (c - tile) * work.rows, {work.rows}},
-                      {decoded.data(), {work.rows}});
-          const double pivot = work.u[c * work.cols + c];
-          for (std::int64_t r = 0; r < work.rows; ++r) work.error(c)[r] = static_cast<float>((work.column(c)[r] - decoded[r]) / pivot);  // (G4)
-          pass_on(work, c, c + 1, c + 1, last, device);
-        }
-        pass_on(work, first, last, last, work.cols, device);
-      }
-      format.pack(*grid, tile, View<const std::int32_t, 2>(codes.data(), {work.rows, width}, {1, work.rows}), out);
+  /// (G6)
+  void weigh(const DampedHessian& hessian) {
+    importance_.resize(cols_);
+    for (std::int64_t turn = 0; turn < cols_; ++turn) {
+      const float pivot = u_[turn * cols_ + turn];
+      importance_[turn] = hessian.dead(turn) ? 0.0f : 1.0f / (pivot * pivot);
     }
   }
 
-  /// (G4) Takes the errors of columns [from, to) off columns [begin, end).
-  static void pass_on(Work& work, std::int64_t from, std::int64_t to, std::int64_t begin, std::int64_t end, Device& device) {
-    const auto body = [&](std::int64_t low, std::int64_t high) {
-      for (std::int64_t j = low; j < high; ++j)
-        for (std::int64_t c = from; c < to; ++c) {
-          const auto factor = static_cast<float>(work.u[c * work.cols + j]);
-          const float* const error = work.error(c);
-          float* const column = work.column(j);
-          for (std::int64_t r = 0; r < work.rows; ++r) column[r] -= factor * error[r];
-        }
-    };
-    if (to - from == 1) return body(begin, end);
-    device.parallel_for(end - begin, 4, [&](std::int64_t low, std::int64_t high, int) { body(begin + low, begin + high); });
+  /// Whether the tiles may be filled in the order of rounding. Where all columns share one tile nothing needs to be stored for it.
+  bool stores_order() {
+    if (width_ == cols_) return false;
+    if (format_.store_column_order({order_.data(), {cols_}}, out_)) return true;
+    say("scales fitted beforehand, since " + format_.label() + " keeps no order of columns");
+    return false;
   }
 
+  /// (G5) `columns`: (R, width), from `turn` on.
+  std::unique_ptr<Grid> fit(View<const float, 2> columns, const float* importance) const {
+    FitOptions options{.importance = {}, .search = params_.mse};
+    if (importance) options.importance = {importance, {width_}};
+    return format_.fit(columns, options);
+  }
+
+  /// (G7) All grids, to the weights as they were, in the columns' own places.
+  void fit_all() {
+    std::vector<float> importance(importance_.size());
+    for (std::size_t turn = 0; turn < importance_.size(); ++turn) importance[order_[turn]] = importance_[turn];
+    device_.parallel_for(cols_ / width_, 1, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t tile = begin; tile < end; ++tile)
+        grids_[tile] = fit({&w_(0, tile * width_), {rows_, width_}, w_.strides}, params_.mse ? importance.data() + tile * width_ : nullptr);
+    });
+  }
+
+  /// A block is whole tiles, or a part of one.
+  std::int64_t block_columns(std::int64_t first) const {
+    const std::int64_t size = params_.block_size;
+    return size >= width_ ? size - size % width_ : std::min(size, width_ - first % width_);
+  }
+
+  /// Columns [first, last): the left half, whose errors all columns of the right one get before its turn comes. So most of (G4) is products
+  /// of matrices. Halves part between tiles: a tile is fitted to columns that have got all errors of those before it.
+  void round(std::int64_t first, std::int64_t last) {
+    if (last - first == 1) return round_column(first);
+    std::int64_t middle = (first + last) / 2;
+    if (last - first > width_) middle = first + std::max(width_, (middle - first) / width_ * width_);
+    round(first, middle);
+    pass_on(first, middle, middle, last);
+    round(middle, last);
+  }
+
+  /// The column becomes its error. (G4)
+  void round_column(std::int64_t turn) {
+    const std::int64_t at = place(turn), tile = at / width_;
+    if (!fixed_ && turn % width_ == 0)
+      grids_[tile] = fit(View<const float, 2>(column(turn), {rows_, width_}, {1, rows_}), params_.mse ? importance_.data() + turn : nullptr);
+    float* const values = column(turn);
+    grids_[tile]->round(at % width_, View<const float, 1>(values, {rows_}), {codes_.data() + at * rows_, {rows_}}, {decoded_.data(), {rows_}});
+    const float inverse = 1.0f / u_[turn * cols_ + turn];
+    for (std::int64_t r = 0; r < rows_; ++r) values[r] = (values[r] - decoded_[r]) * inverse;
+  }
+
+  /// (G4) Takes the errors of turns [from, to) off the columns of turns [begin, end).
+  void pass_on(std::int64_t from, std::int64_t to, std::int64_t begin, std::int64_t end) {
+    gptq::subtract_product<float>(to - from, end - begin, rows_, {u_.data() + from * cols_ + begin, cols_}, {column(from), rows_},
+                                  {column(begin), rows_}, device_);
+  }
+
+  void pack() {
+    device_.parallel_for(cols_ / width_, 1, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t tile = begin; tile < end; ++tile)
+        format_.pack(*grids_[tile], tile * width_, View<const std::int32_t, 2>(codes_.data() + tile * width_ * rows_, {rows_, width_}, {1, rows_}), out_);
+    });
+  }
+
+  const std::int64_t rows_, cols_, width_;
+  const GptqParams& params_;
+  const WeightFormat& format_;
+  Device& device_;
+  PackedWeight& out_;
+  std::vector<std::int32_t> order_;   ///< the column of each turn
+  std::vector<float> columns_;        ///< (C,R) in the order of turns: what is to be rounded, then the error e
+  std::vector<float> u_;              ///< (C,C) in that order: U
+  std::vector<float> importance_;     ///< (C) in that order, with mse
+  std::vector<std::int32_t> codes_;   ///< (C,R), by place
+  std::vector<float> decoded_;        ///< (R)
+  std::vector<std::unique_ptr<Grid>> grids_;  ///< by tile
+  bool fixed_ = false;                ///< all grids were fitted before the first column was rounded
+  View<const float, 2> w_;
+};
+
+class Gptq final : public Quantizer {
+ public:
+  using Params = GptqParams;
+  explicit Gptq(const Params& params) : params_(params) {}
+
+  Needs needs() const override { return {.hessian = true, .sequential = params_.true_sequential}; }
+
+  void quantize(View<const float, 2> w, const Statistics& statistics, const WeightFormat& format, Device& device,
+                PackedWeight& out) const override {
+    Rounding(w, params_, format, device, out).run(statistics);
+  }
+
+ private:
   Params params_;
 };
 
