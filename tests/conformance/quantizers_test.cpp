@@ -87,7 +87,8 @@ bool takes(const Quantizer& quantizer, const WeightFormat& format, const Statist
 template <class Body>
 void for_each_quantizer(Body body) {
   constexpr std::size_t kStep = 11;
-  const auto formats = all_formats();
+  auto formats = all_formats();
+  formats.push_back(make<WeightFormat>(spec_of("int_grouped", {{"bits", "8"}, {"group_size", "-1"}, {"symmetric", "true"}})));  // eetq's
   for (const auto& name : Registry::instance().names("quantizers")) {
     INFO(name);
     std::vector<PluginSpec> specs = variants("quantizers", name);
