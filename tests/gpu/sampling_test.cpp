@@ -123,6 +123,23 @@ TEST_CASE("cuda sampling: the ends of the random numbers' range give the first a
   CHECK(sampled(Version::fast, logits, 6, settings, {1 - 0x1p-53, 1 - 0x1p-53}) == std::vector<float>{4, 5});
 }
 
+TEST_CASE("cuda sampling: a random number of 0 passes over what may not come, in a thread's own run too") {
+  std::vector<float> logits(1030, -1.0f);  // runs of 3 tokens
+  logits[1] = 3;
+  CHECK(sampled(Version::fast, logits, 1030, {{1, 1, 1}}, {0.0}) == std::vector<float>{1});
+}
+
+TEST_CASE("cuda sampling: a search among logits of both signs below 1 in size, whose keys begin alike") {
+  std::mt19937 random(3);
+  const std::vector<float> logits = random_values(random, 60, -1, 1);
+  const Setting setting{1, 20, 1};
+  for (const double uniform : {0.01, 0.5, 0.99}) {
+    const auto expected = static_cast<float>(drawn(processed(logits, setting), uniform));
+    for (const Version version : {Version::naive, Version::fast})
+      CHECK(sampled(version, logits, 60, {setting}, {uniform}) == std::vector<float>{expected});
+  }
+}
+
 TEST_CASE("cuda sampling: temperature 0 is argmax, the lowest index among equals; rows that cannot be ordered give -1") {
   for (const Version version : {Version::naive, Version::fast}) {
     const std::vector<float> logits = {1,     5,    5,   // equals

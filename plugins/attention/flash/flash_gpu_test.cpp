@@ -92,7 +92,7 @@ TEST_CASE("flash cuda: head sizes, ratios of heads, one row and one slot, window
   }
 }
 
-/// Five small ones in which every step of a kernel counts: more rows and slots than a tile or piece takes, with tails; scores that are
+/// Six small ones in which every step of a kernel counts: more rows and slots than a tile or piece takes, with tails; scores that are
 /// all far below 0, where a maximum that began at 0 would leave no weight; drafts, windows, caps; more heads than a block takes.
 std::vector<AttentionScene> small_scenes() {
   AttentionScene tails = scene_of(attention_spec(3, 1, 8));
@@ -115,7 +115,10 @@ std::vector<AttentionScene> small_scenes() {
   AttentionScene across = scene_of(attention_spec(3, 1, 8, 60));  // 63 queries, one less than tiles hold; some see all of a tile
   across.committed = {50};
   across.rows = {21};
-  return {tails, below, drafts, wide, across};
+  AttentionScene largest = scene_of(attention_spec(1, 1, 256));  // every lane has all values that it may have
+  largest.committed = {2};
+  largest.rows = {1};
+  return {tails, below, drafts, wide, across, largest};
 }
 TEST_CASE("flash cuda: kernel tiled on small scenes") {
   for (const AttentionScene& scene : small_scenes()) check("tiled", scene);
