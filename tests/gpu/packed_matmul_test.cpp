@@ -4,6 +4,8 @@
 
 #include "int_grouped_gpu.h"
 #include "matmul_support.h"
+#include "patchbay/double_quantisation.h"
+#include "patchbay/gpu/level_matmul.h"
 #include "support.h"
 #include "weight_support.h"
 
@@ -16,6 +18,8 @@ namespace patchbay {
 PATCHBAY_EACH_BLOCK_FORMAT(PATCHBAY_DECLARE)
 #undef PATCHBAY_DECLARE
 PATCHBAY_GPU_LAUNCHER(void, int_grouped_matmul, (const IntGroupedArgs&, gpu::Stream))
+PATCHBAY_GPU_LAUNCHER(void, nf4_matmul, (const LevelMatmulArgs&, gpu::Stream))
+PATCHBAY_GPU_LAUNCHER(void, fp4_matmul, (const LevelMatmulArgs&, gpu::Stream))
 PATCHBAY_GPU_LAUNCHER(void, int_grouped_gather, (const GatherArgs&, gpu::Stream))
 }  // namespace patchbay
 
@@ -73,6 +77,34 @@ auto int_launcher(const Grouping& g, gpu::World world = test_world()) {
     gpu::pick(gpu_launchers::int_grouped_matmul, world)({args, g.bits, g.group_size}, stream);
   };
 }
+
+struct Levels {
+  const char* name;
+  int block_size;
+  bool nested;
+};
+
+std::shared_ptr<WeightFormat> level_format(const Levels& l) {
+  return make<WeightFormat>(
+      spec_of(l.name, {{"block_size", std::to_string(l.block_size)}, {"double_quantisation", l.nested ? "true" : "false"}}));
+}
+/// The sixteen levels, as decode() has them, and the 256 of the scales.
+std::vector<float> level_tables(const Levels& l) {
+  const auto format = level_format({l.name, 16, false});
+  const PackedWeight all = format->allocate("w", 1, 16, host().device());
+  for (int i = 0; i < 8; ++i) all.parts[0].as<std::uint8_t, 2>()(0, i) = static_cast<std::uint8_t>(2 * i << 4 | (2 * i + 1));
+  all.parts[1].as<float, 2>()(0, 0) = 1.0f;
+  Matrix levels(1, 16);
+  format->decode(all, 0, levels.view());
+  levels.values.insert(levels.values.end(), dynamic_map().begin(), dynamic_map().end());
+  return levels.values;
+}
+auto level_launcher(const Levels& l) {
+  const auto launch = gpu::pick(l.name == std::string("nf4") ? gpu_launchers::nf4_matmul : gpu_launchers::fp4_matmul, test_world());
+  const auto tables = std::make_shared<DeviceArray<float>>(level_tables(l), "levels");
+  return [=](const MatmulArgs& args, gpu::Stream stream) { launch({args, tables->data(), l.block_size, l.nested}, stream); };
+}
+constexpr Levels kLevels[] = {{"nf4", 64, false}, {"nf4", 16, true}, {"fp4", 48, false}, {"fp4", 32, true}};
 
 }  // namespace
 
@@ -189,6 +221,20 @@ TEST_CASE("a token's result does not depend on the tokens beside it: packed weig
   }
 }
 
+TEST_CASE("uneven levels, their scales in floats and doubly quantised, under eight schedules") {
+  for (const Levels& l : kLevels) {
+    INFO(l.name << " in blocks of " << l.block_size << (l.nested ? ", doubly quantised" : ""));
+    const auto launch = level_launcher(l);
+    for (const auto& [tokens, rows, cols] : {std::tuple{1, 5, 192}, {3, 259, 96}, {17, 21, 192}}) {  // two second scales of 259 rows
+      if (cols % l.block_size != 0) continue;
+      const DType type = tokens == 3 ? DType::bf16 : DType::f16;
+      const MatmulProblem p = problem(*level_format(l), tokens, rows, cols, type);
+      for (MatmulKernel kernel : kKernels)
+        for_each_schedule(8, [&] { check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launch)); });
+    }
+  }
+}
+
 namespace {
 
 /// y(ids,C) of take_rows, y in f32.
@@ -231,6 +277,11 @@ TEST_CASE("rows of a packed table are what the host decodes; a number that no ro
     const MatmulProblem p = problem(*int_grouped(g), 1, 7, g.cols, DType::f16);
     for_each_schedule(8, [&] { check_taken_rows(p, int_launcher(g)); });
   }
+}
+
+TEST_CASE("rows of a table of uneven levels") {
+  for (const Levels& l : kLevels)
+    for_each_schedule(4, [&] { check_taken_rows(problem(*level_format(l), 1, 7, 192, DType::f16), level_launcher(l)); });
 }
 
 TEST_CASE("packed weights have no tiled kernel") {
