@@ -80,3 +80,36 @@ TEST_CASE("tiny-shakespeare: the perplexity of its evaluation text is torch's") 
     CHECK(perplexity.value == Approx(golden.at("value").get<double>()).epsilon(1e-5));
   }
 }
+
+TEST_CASE("tiny-shakespeare: KL divergence grows with the square of a planted error (format noise)") {
+  const auto file = ModelFile::open(tiny_shakespeare().path);
+  const auto probabilities = [&](const std::string& size) {
+    const Settings settings = parse_yaml("activations: fp32\nweights: {quantizer: rtn, format: {type: noise, storage: fp32, size: " + size + "}}", "test");
+    Session noisy(file, read_run_config(settings), SessionOptions{512, 1});
+    auto tokens = noisy.tokenizer().encode(read_file(source_path("data/tiny-shakespeare/evaluation.txt")).substr(0, 1500), true, false);
+    tokens.resize(256);
+    const SeqId seq = noisy.runner().open();
+    const Step step = noisy.runner().forward(chain(seq, tokens, true));
+    std::vector<std::vector<double>> rows;
+    for (std::int64_t t = 0; t < std::ssize(tokens); ++t) {
+      std::vector<double> row;
+      double total = 0;
+      for (const float logit : copied(step.logits[t])) total += row.emplace_back(std::exp(static_cast<double>(logit)));
+      for (double& p : row) p /= total;
+      rows.push_back(std::move(row));
+    }
+    return rows;
+  };
+  const auto exact = probabilities("0");
+  const auto divergence = [&](const std::string& size) {
+    const auto noisy = probabilities(size);
+    double sum = 0;
+    for (std::size_t t = 0; t < exact.size(); ++t)
+      for (std::size_t i = 0; i < exact[t].size(); ++i) if (exact[t][i] > 0) sum += exact[t][i] * std::log(exact[t][i] / noisy[t][i]);
+    return sum / static_cast<double>(exact.size());
+  };
+  const double small = divergence("0.005"), middle = divergence("0.02"), large = divergence("0.08");
+  INFO("KL " << small << ", " << middle << ", " << large);
+  CHECK(middle / small == Approx(16).epsilon(0.25));
+  CHECK(large / middle == Approx(16).epsilon(0.35));
+}
