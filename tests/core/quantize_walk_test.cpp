@@ -198,15 +198,24 @@ TEST_CASE("walk: GPTQ is nearer to the model than rounding to nearest, at 3 and 
     options.windows = 4;
     options.baseline = &baseline;
     options.baseline_hidden = &hidden;
-    const TokenScores scores = score(scored_model(session), text, protocol, options);
-    double sum = 0;
-    for (const float value : scores.kl) sum += value;
-    return sum / static_cast<double>(scores.kl.size());
+    return score(scored_model(session), text, protocol, options).kl;
   };
+  constexpr std::size_t kBlock = 32;  // neighbouring tokens are no independent draws
   for (const int bits : {3, 4}) {
-    const double nearest = kl("rtn", bits), compensated = kl("gptq", bits);
-    WARN(bits << " bits: KL " << nearest << " by rtn, " << compensated << " by gptq");
-    CHECK(compensated < 0.9 * nearest);
+    const std::vector<float> nearest = kl("rtn", bits), compensated = kl("gptq", bits);
+    std::vector<double> gains;  // of each block: rtn's KL less GPTQ's, of the same tokens
+    for (std::size_t first = 0; first + kBlock <= nearest.size(); first += kBlock) {
+      gains.push_back(0);
+      for (std::size_t t = first; t < first + kBlock; ++t) gains.back() += (double{nearest[t]} - compensated[t]) / kBlock;
+    }
+    const double n = static_cast<double>(gains.size());
+    double mean = 0, squares = 0;
+    for (const double gain : gains) mean += gain / n;
+    for (const double gain : gains) squares += (gain - mean) * (gain - mean);
+    const double half_interval = 2.2 * std::sqrt(squares / (n - 1) / n);  // Student's t, 95%, 11 degrees of freedom or more
+    INFO(bits << " bits: GPTQ's KL is smaller by " << mean << " +- " << half_interval << " nats, over " << n << " blocks of tokens");
+    CHECK(n >= 12);
+    CHECK(mean > half_interval);
   }
 }
 
