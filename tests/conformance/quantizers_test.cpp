@@ -86,7 +86,7 @@ bool takes(const Quantizer& quantizer, const WeightFormat& format, const Statist
 /// Every quantizer as it is by default on every format that it takes; and every variant of it on some of them, each on others.
 template <class Body>
 void for_each_quantizer(Body body) {
-  constexpr std::size_t kStep = 11;
+  constexpr std::size_t kStep = 29;
   auto formats = all_formats();
   formats.push_back(make<WeightFormat>(spec_of("int_grouped", {{"bits", "8"}, {"group_size", "-1"}, {"symmetric", "true"}})));  // eetq's
   for (const auto& name : Registry::instance().names("quantizers")) {

@@ -2,8 +2,10 @@
 // break careless linear algebra.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "config.h"
 #include "patchbay/half.h"
@@ -129,19 +131,10 @@ Matrix from_hex(const std::string& hex, std::int64_t rows, std::int64_t cols) {
 
 /// trace of (w - w') H (w - w')^T
 double objective(const Matrix& w, const Matrix& decoded, View<const float, 2> hessian) {
-  const std::int64_t cols = w.cols;
-  std::vector<double> error(cols);
-  double sum = 0;
-  for (std::int64_t r = 0; r < w.rows; ++r) {
-    for (std::int64_t c = 0; c < cols; ++c) error[c] = double{w.at(r, c)} - decoded.at(r, c);
-    for (std::int64_t i = 0; i < cols; ++i) {
-      const float* const row = &hessian(i, 0);
-      double product = 0;
-      for (std::int64_t j = 0; j < cols; ++j) product += row[j] * error[j];
-      sum += error[i] * product;
-    }
-  }
-  return sum;
+  Matrix error(w.rows, w.cols), product(w.rows, w.cols);
+  std::ranges::transform(w.values, decoded.values, error.values.begin(), std::minus<>());
+  host_ops().matmul_stored(error.view(), hessian, product.view());
+  return std::inner_product(error.values.begin(), error.values.end(), product.values.begin(), 0.0, std::plus<>(), [](float a, float b) { return double{a} * b; });
 }
 
 bool all_finite(const Matrix& m) {
