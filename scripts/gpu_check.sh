@@ -2,14 +2,16 @@
 # gpu_check.sh [--out DIR] [--backend cuda|simt] [--quick] [section ...]: what a GPU says to all of this, from the bundle (cmake --build --preset cuda
 # --target bundle), on a machine with an NVIDIA GPU and no package manager. Sections run one at a time, each in a time of its own, each writes its own
 # JSON into DIR ($OUT, or ./gpu_check_results) as it goes; one that fails or is cut off does not stop the next. All together: under 8 minutes.
-# A table of what was found comes last. Exit status: 0, or 1 when something failed, was cut off or wrote nothing.
+# A table of what was found in them comes last. Exit status: 0, or 1 when something failed, was cut off or ran nothing. What an earlier check of a section
+# wrote into DIR is removed first; gpu_check/summary.py DIR makes one table of all that lies there.
 #   --backend simt --quick    a dry run of the script itself, on any machine, in a minute
 # cuBLAS, a yardstick, is looked for where LD_LIBRARY_PATH says, then beside PyTorch. docs/measurements/gpu.md describes the files.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Seconds of each section.
-declare -A seconds=([machine]=15 [tests]=70 [sanitizer]=70 [kernels]=90 [torch_kernels]=35 [models]=165 [ncu]=25)
+# Seconds of each section: 450, and 2 more for each that must be killed, leave 16 for the rest.
+declare -A seconds=([machine]=15 [tests]=70 [sanitizer]=65 [kernels]=85 [torch_kernels]=30 [models]=150 [ncu]=35)
+grace=2
 sections=(machine tests sanitizer kernels torch_kernels models ncu)
 out=${OUT:-gpu_check_results} backend=cuda quick=() chosen=()
 while (($#)); do
@@ -24,6 +26,8 @@ done
 [[ -x $here/bin/bench_gpu ]] || { echo "gpu_check: $here is no bundle: bin/bench_gpu is not there; cmake --build --preset cuda --target bundle makes one" >&2; exit 2; }
 python=${PATCHBAY_PYTHON:-python3}
 mkdir -p "$out"
+rm -f "$out/summary.json"
+for section in "${chosen[@]}"; do rm -f "$out/$section.json"; done
 export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PATCHBAY_PLUGIN_PATH=$here/lib/patchbay/plugins
 
 # PyTorch's wheels bring cuBLAS in a folder of their own.
@@ -40,9 +44,9 @@ for folder in $cublas; do export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_
 for section in "${chosen[@]}"; do
   echo "gpu_check: $section, at most ${seconds[$section]} s"
   began=$SECONDS
-  timeout -k 5 "${seconds[$section]}" "$python" "$here/gpu_check/$section.py" --out "$out" --seconds "$((seconds[$section] - 3))" --backend "$backend" "${quick[@]}"
+  timeout -k "$grace" "${seconds[$section]}" "$python" "$here/gpu_check/$section.py" --out "$out" --seconds "$((seconds[$section] - 3))" --backend "$backend" "${quick[@]}"
   status=$?
   ((status == 0)) || echo "gpu_check: $section ended with status $status after $((SECONDS - began)) s$( ((status == 124)) && echo ': cut off')"
 done
 rm -f "$out"/*.part
-"$python" "$here/gpu_check/summary.py" "$out" || exit 1
+"$python" "$here/gpu_check/summary.py" "$out" "${chosen[@]}" || exit 1

@@ -10,8 +10,10 @@
 #include "commands.h"
 #include "common.h"
 #include "json_text.h"
+#include "experiment/text_table.h"
 #include "output_file.h"
 #include "profile_report.h"
+#include "progress.h"
 
 namespace patchbay::app {
 namespace {
@@ -57,16 +59,35 @@ std::vector<Line> lines_of(const std::vector<gpu::KernelCounters>& kernels, cons
   return lines;
 }
 
+/// Draws, and says on stderr what: stdout may be JSON.
 void write_picture(const ProfileOptions& options, const std::vector<ProfiledCase>& cases) {
   std::vector<gpu::KernelCounters> launches;
   for (const ProfiledCase& profiled : cases) launches.insert(launches.end(), profiled.launches.begin(), profiled.launches.end());
   const auto kernels = gpu::merge_launches(launches);
   const auto lines = lines_of(kernels, options.line);
-  if (!is_page(options.picture)) return write_output_file(options.picture, access_svg(*lines[0].site, lines[0].kernel->kernel));
+  if (!is_page(options.picture)) {
+    write_output_file(options.picture, access_svg(*lines[0].site, lines[0].kernel->kernel));
+    return fmt::print(stderr, "{}: the costliest request at {}, {}\n", printable(options.picture), lines[0].site->line, lines[0].kernel->kernel);
+  }
   constexpr std::size_t kMostPictures = 24;
   std::string page = std::string(kPageStart) + "<meta charset=\"utf-8\">\n";
   for (std::size_t i = 0; i < lines.size() && i < kMostPictures; ++i) page += access_svg(*lines[i].site, lines[i].kernel->kernel) + "<br>\n";
   write_output_file(options.picture, page);
+  fmt::print(stderr, "{}: the costliest requests of {} of {}\n", printable(options.picture), std::min(kMostPictures, lines.size()), counted(static_cast<std::int64_t>(lines.size()), "line"));
+}
+
+/// The cases; where memory is short, what makes them smaller.
+std::vector<ProfiledCase> profiled(const ProfileOptions& options) {
+  constexpr const char* kSmaller = "smaller --rows, --cols, --tokens, --context or --prompt";
+  try {
+    TerminalProgress progress(false);
+    return options.model.model.empty() ? std::vector{profile_technique(options)} : profile_model(options, progress);
+  } catch (const Error& error) {
+    if (error.where().find("memory") == std::string::npos) throw;
+    throw Error(error.where(), error.problem(), error.allowed(), kSmaller);
+  } catch (const std::bad_alloc&) {
+    throw Error("memory", "is short", "", kSmaller);
+  }
 }
 
 }  // namespace
@@ -79,7 +100,7 @@ int profile(const ProfileOptions& given) {
   }
   check_options(options);
   const ProfileView view{gpu::gpu_model(options.gpu), options.registers, options.model.model.empty(), NvccReport::beside_plugins(), ncu_of(options)};
-  const auto cases = options.model.model.empty() ? std::vector{profile_technique(options)} : profile_model(options);
+  const auto cases = profiled(options);
   if (!options.picture.empty()) write_picture(options, cases);
   if (options.model.json) fmt::print("{}\n", json_text(profile_json(cases, view)));
   else fmt::print("{}", profile_text(cases, view, unicode_terminal(), terminal_columns(STDOUT_FILENO)));

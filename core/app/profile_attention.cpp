@@ -17,12 +17,12 @@ ProfiledCase profile_attention(const ProfileOptions& o, const std::string& name)
   require_phase(scene, tokens, 1);
   const auto attention = make<Attention>(scene.technique());
   attention->prepare(scene.device());
-  CachedStep step(scene, context, tokens, kv_heads, head_size);
+  CachedStep step = cached_step(scene, {context, tokens, kv_heads, head_size});
   CachedAttention cached(*attention, step.store(), scene.ops());
   const DType type = scene.type();
   const AttentionSpec spec{static_cast<int>(heads), static_cast<int>(kv_heads), static_cast<int>(head_size),
                            1.0f / std::sqrt(static_cast<float>(head_size)), 0, 0.0f};
-  const Buffer q = random_rows(scene, tokens, width, type), out = scene.device().allocate(tokens * width * bytes_of(type));
+  const Buffer q = random_rows(scene.device(), tokens, width, type), out = scene.device().allocate(tokens * width * bytes_of(type));
   const auto shaped = [&](const Buffer& buffer) { return buffer.tensor(type, {tokens, heads, head_size}); };
   ProfiledCase result;
   result.title = fmt::format("attention of {} tokens after {} in the cache; {} heads of {}, {} of keys and values, cache {}", tokens, context, heads,

@@ -40,10 +40,10 @@ ProfiledCase profile_technique(const ProfileOptions& options) {
     if (result.launches.empty()) throw Error(kind + "/" + name, "launched no kernel: it has none for a GPU", {}, "`patchbay list kernels` shows those of cuda");
     return result;
   }
-  throw Error(options.technique, "plugins of kind " + kind + " have no kernels", "formats, attention, backends");
+  throw Error(options.technique, "plugins of kind " + kind + " have no kernel for a GPU, and profile counts those", "formats, attention, backends", "`patchbay list kernels cuda` shows them");
 }
 
-std::vector<ProfiledCase> profile_model(const ProfileOptions& options) {
+std::vector<ProfiledCase> profile_model(const ProfileOptions& options, Progress& progress) {
   allow_options(options, "a model's steps", {"--prompt", "--generate", "--threads"});
   const std::int64_t prompt = count_of("--prompt", options.prompt, 16), generate = count_of("--generate", options.generate, 1, 0);
   ModelOptions model = options.model;
@@ -57,9 +57,14 @@ std::vector<ProfiledCase> profile_model(const ProfileOptions& options) {
   std::string path;
   for (const auto& [part, kernels] : session->paths()) path += (path.empty() ? "" : "; ") + part + ": " + kernels;
   std::vector<ProfiledCase> cases;
-  cases.push_back({fmt::format("prefill of {} tokens", prompt), path, 0, 0, profile_step(runner, seq, tokens)});
-  for (std::int64_t i = 0; i < generate; ++i)
-    cases.push_back({fmt::format("decode of token {} after it", i + 1), path, 0, 0, profile_step(runner, seq, {tokens[0]})});
+  const auto add = [&](std::string title, const std::vector<Token>& step) {
+    const auto done = static_cast<double>(cases.size()), all = static_cast<double>(generate + 1);
+    progress.doing(done / all, title);
+    cases.push_back({title, path, 0, 0, profile_step(runner, seq, step)});
+    progress.finished((done + 1) / all, title);
+  };
+  add(fmt::format("prefill of {} tokens", prompt), tokens);
+  for (std::int64_t i = 0; i < generate; ++i) add(fmt::format("decode of token {} after it", i + 1), {tokens[0]});
   return cases;
 }
 

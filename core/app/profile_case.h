@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "experiment/experiment.h"
 #include "gpu/counters.h"
 
 namespace patchbay::app {
@@ -21,6 +22,6 @@ struct ProfiledCase {
 /// The case of options.technique, a plugin of a kind that has kernels. @throws Error for what does not exist or does not fit.
 ProfiledCase profile_technique(const ProfileOptions& options);
 /// Prefill and decode steps of options.model.
-std::vector<ProfiledCase> profile_model(const ProfileOptions& options);
+std::vector<ProfiledCase> profile_model(const ProfileOptions& options, Progress& progress);
 
 }  // namespace patchbay::app

@@ -20,7 +20,7 @@ ProfiledCase profile_format(const ProfileOptions& o, const std::string& name) {
   make<Quantizer>(scene.other("quantizer", "rtn"))->quantize(View<const float, 2>(values.data(), {rows, cols}), {}, *format, host->device(), weight);
   const auto kernel = format->prepare(weight, scene.ops(), ActivationMode::fp32);
   const DType type = scene.type();
-  const Buffer x = random_rows(scene, tokens, cols, type), y = scene.device().allocate(tokens * rows * bytes_of(type));
+  const Buffer x = random_rows(scene.device(), tokens, cols, type), y = scene.device().allocate(tokens * rows * bytes_of(type));
   Activation input(ActivationMode::fp32, scene.ops());
   input.reset(x.tensor(type, {tokens, cols}));
   ProfiledCase result;

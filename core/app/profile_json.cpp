@@ -15,7 +15,7 @@ nlohmann::json pattern_json(const gpu::AccessPattern& pattern) {
   return {{"object", pattern.object}, {"block", pattern.block}, {"warp", pattern.warp}, {"lanes", lanes}};
 }
 
-nlohmann::json kernel_json(const KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels, const ProfileView& view) {
+nlohmann::json kernel_json(const KernelCounters& kernel, const ProfiledCase& profiled, const std::vector<KernelCounters>& kernels, const ProfileView& view) {
   const KernelView seen = view_of(kernel, profiled, kernels, view);
   const auto& bounds = seen.bounds;
   const gpu::Peak peak = peak_of(view.gpu, kernel);
@@ -58,7 +58,7 @@ nlohmann::json profile_json(const std::vector<ProfiledCase>& cases, const Profil
   for (const ProfiledCase& profiled : cases) {
     const auto kernels = merge_launches(profiled.launches);
     nlohmann::json one = {{"title", profiled.title}, {"path", profiled.path}, {"flops", profiled.flops}, {"bytes", profiled.bytes}, {"kernels", nlohmann::json::array()}};
-    for (const KernelCounters& kernel : kernels) one["kernels"].push_back(kernel_json(kernel, profiled, kernels.size(), view));
+    for (const KernelCounters& kernel : kernels) one["kernels"].push_back(kernel_json(kernel, profiled, kernels, view));
     result["cases"].push_back(one);
   }
   return result;

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "experiment/text_table.h"
+#include "gpu/source_line.h"
 
 namespace patchbay::app {
 namespace {
@@ -21,9 +23,21 @@ std::string bytes_text(double bytes) {
   return bytes < 10e3 ? fmt::format("{:.0f} B", bytes) : bytes < 10e6 ? fmt::format("{:.1f} kB", bytes / 1e3) : fmt::format("{:.1f} MB", bytes / 1e6);
 }
 std::string time_text(double seconds) { return seconds < 1e-3 ? fmt::format("{:.2f} us", seconds * 1e6) : fmt::format("{:.2f} ms", seconds * 1e3); }
+constexpr std::size_t kLongestName = 36;
+/// Beginning and end: kernels of one template differ there.
 std::string shortened(const std::string& name) {
-  constexpr std::size_t kLongest = 36;
-  return name.size() <= kLongest ? name : name.substr(0, kLongest - 3) + "...";
+  constexpr std::size_t kEnd = 16;
+  return name.size() <= kLongestName ? name : name.substr(0, kLongestName - 3 - kEnd) + "..." + name.substr(name.size() - kEnd);
+}
+/// Of each kernel a name for the table: whole where two would look alike.
+std::vector<std::string> table_names(const std::vector<KernelCounters>& kernels) {
+  std::vector<std::string> names;
+  for (const KernelCounters& kernel : kernels) {
+    const std::string name = shortened(kernel.kernel);
+    const bool alone = std::ranges::all_of(kernels, [&](const KernelCounters& other) { return other.kernel == kernel.kernel || shortened(other.kernel) != name; });
+    names.push_back(alone ? name : kernel.kernel);
+  }
+  return names;
 }
 double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
@@ -46,12 +60,13 @@ TextTable kernel_table(const std::vector<KernelCounters>& kernels, const Profile
   TextTable table;
   table.header = {"kernel", "grid", "block", "launches", "requests", "sectors/request", "used", "bank conflicts", "divergent", "occupancy", "DRAM", "at least", "by"};
   table.right = {false, false, false, true, true, true, true, true, true, true, true, true, false};
+  const auto names = table_names(kernels);
   for (const KernelCounters& kernel : kernels) {
     const auto global = kernel.global_traffic();
     const auto shared = kernel.shared_traffic();
     const auto branches = kernel.all_branches();
-    const KernelView seen = view_of(kernel, profiled, kernels.size(), view);
-    table.rows.push_back({shortened(kernel.kernel), size_of(kernel.grid), size_of(kernel.block), std::to_string(kernel.launches), std::to_string(global.requests),
+    const KernelView seen = view_of(kernel, profiled, kernels, view);
+    table.rows.push_back({names[table.rows.size()], size_of(kernel.grid), size_of(kernel.block), std::to_string(kernel.launches), std::to_string(global.requests),
                           fmt::format("{:.1f}", ratio(static_cast<double>(global.sectors), static_cast<double>(global.requests))),
                           percent(ratio(static_cast<double>(global.unique_bytes), static_cast<double>(global.sectors * gpu::kSectorBytes))),
                           shared.requests ? fmt::format("{:.2f}x", ratio(static_cast<double>(shared.wavefronts), static_cast<double>(shared.least_wavefronts))) : "-",
@@ -122,12 +137,13 @@ std::string bounds_text(const KernelCounters& kernel, const KernelView& seen, co
                             peak.tflops * 1e3 / view.gpu.memory_gb_per_s);
 }
 
-std::string details(const KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels, const ProfileView& view, bool utf8, std::size_t columns) {
+std::string details(const KernelCounters& kernel, const ProfiledCase& profiled, const std::vector<KernelCounters>& kernels, const ProfileView& view, bool utf8, std::size_t columns) {
   const KernelView seen = view_of(kernel, profiled, kernels, view);
   std::string text = fmt::format("\n{}\n", kernel.kernel);
   for (const std::string& line : {instructions_text(kernel), memory_text(kernel), occupancy_text(kernel, seen, view), bounds_text(kernel, seen, view)})
     text += paragraph(line, columns);
   text += "\n" + line_table(kernel).text(utf8, columns, 2);
+  if (gpu::emulator::lacks_addr2line()) text += "  lines of the source need addr2line: install binutils\n";
   for (std::size_t i = 0; i < kernel.branches.size() && i < 6; ++i) {
     const auto& branch = kernel.branches[i];
     if (branch.divergent) text += fmt::format("  branch at {}: {} of {} divergent\n", branch.line, branch.divergent, branch.executed);
@@ -149,10 +165,10 @@ std::string profile_text(const std::vector<ProfiledCase>& cases, const ProfileVi
                           bytes_text(profiled.bytes));
     text += "\n" + kernel_table(kernels, profiled, view).text(utf8, columns, 1);
     double total = 0;
-    for (const KernelCounters& kernel : kernels) total += time_bounds(view.gpu, kernel, flops_of(kernel, profiled, kernels.size())).longest();
+    for (const KernelCounters& kernel : kernels) total += time_bounds(view.gpu, kernel, flops_of(kernel, profiled, kernels)).longest();
     if (kernels.size() > 1) text += fmt::format("together at least {} on {}\n", time_text(total), view.gpu.name);
     if (view.details)
-      for (const KernelCounters& kernel : kernels) text += details(kernel, profiled, kernels.size(), view, utf8, columns);
+      for (const KernelCounters& kernel : kernels) text += details(kernel, profiled, kernels, view, utf8, columns);
   }
   return text;
 }

@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "config.h"
-#include "device_rows.h"
 #include "gpu/profiler.h"
-#include "patchbay/decoder.h"
 #include "registry.h"
 #include "run_config.h"
 
@@ -82,57 +79,14 @@ void require_phase(const Scene& scene, std::int64_t tokens, std::int64_t decode_
   }
 }
 
-std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
-  Rng rng(seed);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(2 * rng.uniform() - 1);
-  return values;
-}
-Buffer random_rows(const Scene& scene, std::int64_t rows, std::int64_t cols, DType type) {
-  const auto values = random_values(rows * cols, static_cast<std::uint64_t>(rows * 31 + cols));
-  return upload_values(View<const float, 2>(values.data(), {rows, cols}), type, scene.device());
-}
-
 std::vector<gpu::KernelCounters> counted_launches(FunctionRef<void()> body) {
   gpu::Profiler profiler;
   body();
   return profiler.launches();
 }
 
-namespace {
-
-/// One sequence with `committed` tokens in the cache and `rows` more in this step.
-StepPlan step_plan(std::int64_t committed, std::int64_t rows) {
-  StepPlan plan;
-  plan.tokens.resize(static_cast<std::size_t>(rows));
-  plan.positions.resize(static_cast<std::size_t>(rows));
-  std::iota(plan.positions.begin(), plan.positions.end(), static_cast<std::int32_t>(committed));
-  StepSequence sequence;
-  sequence.rows = rows, sequence.committed = committed;
-  plan.sequences = {sequence};
-  return plan;
-}
-
-}  // namespace
-
-CachedStep::CachedStep(const Scene& scene, std::int64_t context, std::int64_t tokens, std::int64_t kv_heads, std::int64_t head_size)
-    : type_(scene.type()), tokens_(tokens), kv_heads_(kv_heads), head_size_(head_size),
-      store_(make<KvStore>(scene.other("kv_store", RunConfig{}.kv_store.type))), inputs_(scene.device()) {
-  store_->configure({1, static_cast<int>(kv_heads), static_cast<int>(head_size), context + tokens, 1}, scene.device());
-  store_->open(0);
-  const auto write = [&](StepPlan plan) {
-    const std::int64_t rows = plan.sequences[0].rows;
-    if (!store_->grow(0, rows)) throw Error("--context", "the cache has no room for so many tokens");
-    plan_ = std::move(plan);
-    inputs_.load(plan_, *store_);
-    k_ = random_rows(scene, rows, kv_heads * head_size, type_), v_ = random_rows(scene, rows, kv_heads * head_size, type_);
-    scene.ops().write_kv(k_.tensor(type_, {rows, kv_heads, head_size}), v_.tensor(type_, {rows, kv_heads, head_size}), inputs_.gpu(), 0);
-  };
-  if (context > 0) {
-    write(step_plan(0, context));
-    store_->commit(0, plan_.positions);
-  }
-  write(step_plan(context, tokens));
+CachedStep cached_step(const Scene& scene, const CachedStep::Shape& shape) {
+  return CachedStep(scene.ops(), make<KvStore>(scene.other("kv_store", RunConfig{}.kv_store.type)), shape);
 }
 
 }  // namespace patchbay::app

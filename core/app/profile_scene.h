@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/step_plan.h"
+#include "dense_operations.h"
 #include "patchbay/plugin.h"
 #include "profile_case.h"
 
@@ -42,30 +42,11 @@ std::int64_t count_of(const char* option, const ProfileOptions::Count& given, st
 /// would run another one. `decode_tokens`: so many at most are phase decode.
 void require_phase(const Scene& scene, std::int64_t tokens, std::int64_t decode_tokens);
 
-/// Random numbers on the device, as (rows, cols) of `type`.
-Buffer random_rows(const Scene& scene, std::int64_t rows, std::int64_t cols, DType type);
-std::vector<float> random_values(std::int64_t count, std::uint64_t seed);
 /// What `body` launches.
 std::vector<gpu::KernelCounters> counted_launches(FunctionRef<void()> body);
 
-/// A cache on the device: one sequence with `context` tokens, and a step of `tokens` more. Keys and values are random.
-class CachedStep {
- public:
-  CachedStep(const Scene& scene, std::int64_t context, std::int64_t tokens, std::int64_t kv_heads, std::int64_t head_size);
-  KvStore& store() { return *store_; }
-  const StepPlan& plan() const { return plan_; }
-  const StepInputs& inputs() const { return inputs_; }
-  TensorRef k() const { return k_.tensor(type_, {tokens_, kv_heads_, head_size_}); }
-  TensorRef v() const { return v_.tensor(type_, {tokens_, kv_heads_, head_size_}); }
-
- private:
-  DType type_;
-  std::int64_t tokens_, kv_heads_, head_size_;
-  std::shared_ptr<KvStore> store_;
-  StepInputs inputs_;
-  StepPlan plan_;
-  Buffer k_, v_;
-};
+/// A step over a cache in the scene's kv_store.
+CachedStep cached_step(const Scene& scene, const CachedStep::Shape& shape);
 
 ProfiledCase profile_format(const ProfileOptions& options, const std::string& name);
 ProfiledCase profile_attention(const ProfileOptions& options, const std::string& name);

@@ -13,14 +13,20 @@ std::optional<Registers> registers_of(const ProfileView& view, const gpu::Kernel
   return std::nullopt;
 }
 
-double flops_of(const gpu::KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels) {
-  double tensor = 0;
-  for (const auto& [mma, flops] : kernel.tensor_flops) tensor += static_cast<double>(flops);
-  if (tensor > 0) return tensor;
-  return kernels == 1 ? profiled.flops : 0;
+double flops_of(const gpu::KernelCounters& kernel, const ProfiledCase& profiled, const std::vector<gpu::KernelCounters>& kernels) {
+  const auto tensor_flops = [](const gpu::KernelCounters& one) {
+    double sum = 0;
+    for (const auto& [mma, flops] : one.tensor_flops) sum += static_cast<double>(flops);
+    return sum;
+  };
+  const auto bytes = [](const gpu::KernelCounters& one) { return static_cast<double>(one.global_traffic().bytes); };
+  double tensor = 0, asked_for = 0;
+  for (const auto& one : kernels) tensor += tensor_flops(one), asked_for += bytes(one);
+  if (tensor > 0) return tensor_flops(kernel);
+  return asked_for > 0 ? profiled.flops * bytes(kernel) / asked_for : 0;
 }
 
-KernelView view_of(const gpu::KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels, const ProfileView& view) {
+KernelView view_of(const gpu::KernelCounters& kernel, const ProfiledCase& profiled, const std::vector<gpu::KernelCounters>& kernels, const ProfileView& view) {
   KernelView result;
   result.registers = registers_of(view, kernel);
   result.occupancy = occupancy(view.gpu, kernel, result.registers ? std::optional(result.registers->count) : std::nullopt);

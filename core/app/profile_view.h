@@ -22,8 +22,9 @@ struct ProfileView {
 struct Registers { int count = 0; std::string source; };
 /// Of a thread, and who says so: the user, nvcc or ncu; none where nobody does.
 std::optional<Registers> registers_of(const ProfileView& view, const gpu::KernelCounters& kernel);
-/// The operations that a kernel is held to: its mma, or the whole case's where it is its one kernel.
-double flops_of(const gpu::KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels);
+/// The operations that a kernel is held to: those of its mma; where none of the case's kernels has mma, its share of what the case states, by the
+/// bytes that each asks for.
+double flops_of(const gpu::KernelCounters& kernel, const ProfiledCase& profiled, const std::vector<gpu::KernelCounters>& kernels);
 
 /// All that a view makes of one kernel.
 struct KernelView {
@@ -33,6 +34,6 @@ struct KernelView {
   gpu::TimeBounds bounds;
   std::vector<BesideNcu> beside;   ///< empty where ncu did not measure it
 };
-KernelView view_of(const gpu::KernelCounters& kernel, const ProfiledCase& profiled, std::size_t kernels, const ProfileView& view);
+KernelView view_of(const gpu::KernelCounters& kernel, const ProfiledCase& profiled, const std::vector<gpu::KernelCounters>& kernels, const ProfileView& view);
 
 }  // namespace patchbay::app

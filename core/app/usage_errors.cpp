@@ -50,12 +50,22 @@ std::string unexpected_argument(const CLI::App& app, const CLI::App& command) {
   return given + ": unknown option" + (near.empty() ? "" : "; did you mean " + near + "?");
 }
 
+/// The first option that was given several times and takes one value: "--tokens: is given 2 times".
+std::string repeated_option(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::size_t most = static_cast<std::size_t>(option->get_items_expected_max());
+    if (option->count() > most) return option->get_name() + " is given " + std::to_string(option->count()) + " times and takes one value";
+  }
+  return {};
+}
+
 }  // namespace
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::string name = "patchbay", words;
   for (const CLI::App* command : app.get_subcommands()) {
     name += " " + command->get_name();
+    if (error.get_name() == "ArgumentMismatch") words = repeated_option(*command);
     if (error.get_name() == "RequiredError") words = missing_argument(*command);
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) words = unexpected_argument(app, *command);
   }

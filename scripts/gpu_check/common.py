@@ -23,7 +23,7 @@ class Section:
 
     def __init__(self, name, given):
         self.path, self.given, self.began = given.out / f"{name}.json", given, time.monotonic()
-        self.report = {"section": name, "backend": given.backend, "quick": given.quick, "complete": False, "results": []}
+        self.report = {"section": name, "backend": given.backend, "quick": given.quick, "ended": False, "complete": False, "results": []}
         self.write()
 
     def left(self):
@@ -40,9 +40,9 @@ class Section:
         self.write()
         return result
 
-    def end(self, **more):
-        self.report.update(more)
-        self.report["complete"] = True
+    def end(self, left_out=0, **more):
+        """The section came to its end; it is complete where no case was left out for lack of time."""
+        self.report.update(more, ended=True, complete=left_out == 0, not_run_for_lack_of_time=left_out)
         self.write()
 
 

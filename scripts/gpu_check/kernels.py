@@ -11,8 +11,9 @@ def main():
     bench = common.run([common.BUNDLE / "bin/bench_gpu", "--backend", given.backend, "--seconds", given.seconds - 12, "--out", path]
                        + (["--quick"] if given.quick else []), given.seconds - 2)
     report = json.loads(path.read_text()) if path.exists() else {"results": []}
-    timed = sum("seconds" in result for result in report["results"])
-    report.update(section="kernels", run={key: bench[key] for key in ("command", "status", "seconds", "errors")}, passed=timed, failed=int(bench["status"] != 0))
+    timed, failed = (sum(key in result for result in report["results"]) for key in ("seconds", "failed"))
+    report.update(section="kernels", run={key: bench[key] for key in ("command", "status", "seconds", "errors")}, passed=timed,
+                  failed=failed or int(bench["status"] != 0))
     path.write_text(json.dumps(report, indent=1) + "\n")
     path.with_name("kernels.json.part").unlink(missing_ok=True)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Section machine: the GPU, its driver and clocks, the machine's software, and how fast a kernel copies in the GPU's memory."""
 import json
+import os
 import platform
 import shutil
 import sys
@@ -11,7 +12,7 @@ QUERY = "name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,clo
 
 
 def versions():
-    found = {"python": platform.python_version(), "kernel": platform.release(), "libc": " ".join(platform.libc_ver()), "cpus": __import__("os").cpu_count()}
+    found = {"python": platform.python_version(), "kernel": platform.release(), "libc": " ".join(platform.libc_ver()), "cpus": os.cpu_count()}
     for module in ("torch", "transformers", "triton"):
         asked = common.run([sys.executable, "-c", f"import {module}; print({module}.__version__)"], 20)
         found[module] = asked["output"].strip() if asked["status"] == 0 else None

@@ -1,77 +1,100 @@
 #!/usr/bin/env python3
-"""Section ncu: what Nsight Compute counts of a few kernels, beside what the emulator counts of the same launches (`patchbay profile`)."""
+"""Section ncu: what Nsight Compute counts of the kernels of docs/kernels.md, beside what the emulator counts of the same launches. ncu.json is itself a file
+for `patchbay profile --ncu` (its key "kernels": docs/profiling.md), which sets one beside the other here too."""
 import csv
 import io
+import re
 import shutil
 
 import common
+from kernel_ladders import LADDERS, ONCE
 
-METRICS = {
-    "gpu__time_duration.sum": "nanoseconds",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": "global_load_requests",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "global_load_sectors",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": "global_store_requests",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "global_store_sectors",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "shared_wavefronts",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": "shared_bank_conflicts",
-    "dram__bytes_read.sum": "dram_bytes_read",
-    "dram__bytes_write.sum": "dram_bytes_written",
-    "sm__inst_executed_pipe_tensor.sum": "tensor_instructions",
-    "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy_percent",
-    "launch__registers_per_thread": "registers",
-    "launch__shared_mem_per_block_static": "static_shared_bytes",
-}
-# bench_gpu's case, its shape (tokens, rows, cols, context), and the emulator's command: those of docs/kernels.md.
-CASES = [(f"matmul/fp16/{kernel}", "64,128,128,0", ["formats/fp16", "--tokens", "64", "--rows", "128", "--cols", "128", "--kernel", kernel])
-         for kernel in ("naive", "tiled", "vectorised", "tensor_core")]
-CASES += [(f"matmul/q4_k/{kernel}", "1,64,512,0", ["formats/q4_k", "--tokens", "1", "--rows", "64", "--cols", "512", "--kernel", kernel]) for kernel in ("naive", "gemv")]
-CASES += [(f"attention/flash/{kernel}", "1,256,512,511", ["attention/flash", "--kernel", kernel, "--tokens", "1", "--context", "511", "--heads", "8", "--kv-heads", "2",
-                                                          "--head-size", "64", "kv_store.format=fp16"]) for kernel in ("tiled", "flash", "split_kv")]
-NOT_THE_CASE = ("write_", "copy_", "quantize")  # what fills the cache before
+# Those that `patchbay profile` shows: the table of docs/profiling.md.
+METRICS = ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+           "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+           "sm__inst_executed_pipe_tensor.sum", "smsp__sass_branch_targets_threads_divergent.sum", "smsp__inst_executed.sum", "dram__bytes_read.sum",
+           "dram__bytes_write.sum", "sm__maximum_warps_per_active_cycle_pct", "sm__warps_active.avg.pct_of_peak_sustained_active", "launch__registers_per_thread",
+           "gpu__time_duration.sum")
+BASE_UNITS = ("", "byte", "nsecond", "ns", "sector", "inst", "%", "register/thread", "request", "threads")
 
 
-def counted(text):
-    """Launches from ncu's CSV (--page raw): kernel, and each metric as a number."""
+def launches_of(text):
+    """From `ncu --csv --page raw --print-units base`: one object per launch, in the form of `patchbay profile --ncu`."""
     lines = text.splitlines()
-    begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if begin is None:
+    begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))  # the profiled program's own output may come before
+    rows = list(csv.DictReader(io.StringIO("\n".join(line for line in lines[begin:] if not line.startswith("==")))))
+    if not rows:
         return []
-    launches = []
-    for row in csv.DictReader(io.StringIO("\n".join(lines[begin:]))):
-        if not row.get("ID"):  # the line of units
-            launches.append({"units": {METRICS[name]: row[name] for name in METRICS if row.get(name)}})
-            continue
-        values = {METRICS[name]: row[name].replace(",", "") for name in METRICS if row.get(name)}
-        launches.append({"kernel": row.get("Kernel Name", ""), "grid": row.get("Grid Size"), "block": row.get("Block Size"),
-                         **{name: float(value) if value.replace(".", "", 1).isdigit() else value for name, value in values.items()}})
-    return [launch for launch in launches if not any(word in launch.get("kernel", "") for word in NOT_THE_CASE)]
+    units, launches = rows[0], []
+    scaled = [f"{name} in {units[name]}" for name in METRICS if units.get(name, "") not in BASE_UNITS]
+    if scaled:
+        raise ValueError("ncu ignored --print-units base: " + ", ".join(scaled))
+    for row in rows[1:]:
+        numbers = {name: row[name].replace(",", "") for name in METRICS if row.get(name)}
+        launches.append({"kernel": row["Kernel Name"], "grid": shape_of(row["Grid Size"]), "block": shape_of(row["Block Size"]),
+                         "metrics": {name: float(value) for name, value in numbers.items() if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", value)}})
+    return launches
+
+
+def shape_of(text):
+    """ "(8, 1, 1)" """
+    return [int(number) for number in re.findall(r"[0-9]+", text)]
+
+
+def count(section, ncu, ladder):
+    """Every step of the ladder once under ncu; its launches go into the file. Returns what went wrong, or None."""
+    shape, only = ONCE[ladder]
+    bench = [common.BUNDLE / "bin/bench_gpu", "--backend", section.given.backend, "--once", shape, "--only", only, "--out", section.given.out / "case.part"]
+    counting = [ncu, "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(METRICS)] if ncu else []
+    asked = common.run(counting + bench, min(30, section.left()), tail=2000000)
+    section.given.out.joinpath("case.part").unlink(missing_ok=True)
+    wrong = {key: asked[key] for key in ("command", "status", "seconds")} | {"output": (asked["output"] + asked["errors"])[-1500:]}
+    if not ncu:
+        return wrong if asked["status"] != 0 else None
+    try:
+        launches = launches_of(asked["output"])
+    except (ValueError, KeyError) as error:
+        return wrong | {"why": str(error)}
+    section.report["kernels"] += launches
+    section.write()
+    return None if launches else wrong
+
+
+def emulate(section, ladder, step, arguments):
+    """The step on the emulator, with ncu's figures beside where there are any."""
+    beside = ["--ncu", section.path] if section.report["kernels"] else []
+    asked = common.run([common.BUNDLE / "bin/patchbay", "profile", *arguments.split(), "--json", *beside], min(20, section.left()), tail=4000000)
+    report = common.json_of(asked["output"])
+    result = {"ladder": ladder, "step": step, "profile": arguments}
+    if not report:
+        return section.add(result | {"refused": {key: asked[key] for key in ("status", "errors")}})
+    kernels = report["cases"][0]["kernels"]
+    for kernel in kernels:  # the lines of the source are for `patchbay profile`
+        kernel.pop("lines"), kernel.pop("divergent_lines")
+    result["emulator"] = kernels
+    absent = [kernel["kernel"] for kernel in kernels if beside and "ncu" not in kernel]
+    return section.add(result | ({"refused": "ncu counted no launch of " + ", ".join(absent)} if absent else {}))
 
 
 def main():
     given = common.options(__doc__)
     section = common.Section("ncu", given)
-    ncu = shutil.which("ncu")
-    for case, shape, emulated in CASES[:1] if given.quick else CASES:
-        if section.left() < 5:
-            break
-        bench = [common.BUNDLE / "bin/bench_gpu", "--backend", given.backend, "--once", shape, "--only", case, "--out", given.out / "case.part"]
-        result = {"case": case, "shape": shape}
-        if ncu and given.backend == "cuda":
-            asked = common.run([ncu, "--clock-control", "none", "--csv", "--page", "raw", "--metrics", ",".join(METRICS), *bench], min(30, section.left()), tail=200000)
-            result["ncu"] = counted(asked["output"])
-            if not any("kernel" in launch for launch in result["ncu"]):
-                result["refused"] = {"status": asked["status"], "output": (asked["output"] + asked["errors"])[-1500:]}
-        else:
-            asked = common.run(bench, min(30, section.left()))
-            result["without_ncu"] = {key: asked[key] for key in ("status", "seconds", "errors")}
-        profile = common.run([common.BUNDLE / "bin/patchbay", "profile", *emulated, "--json"], min(20, section.left()), tail=1000000)
-        report = common.json_of(profile["output"])
-        result["emulator"] = report if report else {key: profile[key] for key in ("status", "errors")}
-        section.add(result)
-    given.out.joinpath("case.part").unlink(missing_ok=True)
-    results = section.report["results"]
-    refused = sum("refused" in result or result.get("without_ncu", {}).get("status", 0) != 0 for result in results)
-    section.end(passed=len(results) - refused, failed=refused, **({} if ncu else {"skipped": "ncu is not here"}))
+    section.report["kernels"] = []
+    ncu = shutil.which("ncu") if given.backend == "cuda" else None
+    ladders = ["packed"] if given.quick else list(LADDERS)
+    left_out = 0
+    for ladder in ladders:
+        wrong = count(section, ncu, ladder) if section.left() > 6 else None
+        if wrong:
+            section.add({"ladder": ladder, "refused": wrong})
+    for ladder in ladders:
+        for step, arguments in LADDERS[ladder]:
+            if section.left() < 3:
+                left_out += 1
+            else:
+                emulate(section, ladder, step, arguments)
+    refused = sum("refused" in result for result in section.report["results"])
+    section.end(left_out=left_out, passed=len(section.report["results"]) - refused, failed=refused, **({} if ncu else {"skipped": "ncu is not here"}))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The table at the end, from the sections' JSON: what ran, what it found, and the fractions that a reader looks for first. Also as summary.json."""
+"""The table at the end, from the JSON of the sections named (of none: of all that are there): what ran, what it found, and the fractions that a reader
+looks for first. Also as summary.json."""
 import json
 import sys
 import pathlib
@@ -17,7 +18,14 @@ def state(report):
         return "nothing written"
     if "skipped" in report:
         return "skipped: " + report["skipped"]
-    return "whole" if report.get("complete") else "cut off"
+    if not report.get("ended"):
+        return "cut off"
+    if not report.get("passed") and not report.get("failed"):
+        return "nothing ran"
+    if report.get("complete"):
+        return "whole"
+    left_out = [f"{report[name]} {text}" for name, text in (("not_run_for_lack_of_time", "for lack of time"), ("left_out", "that would take long")) if report.get(name)]
+    return "in part, without " + " and ".join(left_out)
 
 
 def key(result):
@@ -52,7 +60,8 @@ def percent(value):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    reports = {name: read(folder, name) for name in SECTIONS}
+    found = {name: read(folder, name) for name in sys.argv[2:] or SECTIONS}
+    reports = found if sys.argv[2:] else {name: report for name, report in found.items() if report}
     summary = {"section": "summary", "sections": {}, "kernels": []}
     print(f"\n{'section':<14} {'passed':>7} {'failed':>7} {'seconds':>8}  state")
     for name, report in reports.items():
@@ -61,20 +70,20 @@ def main():
         shown = ["-" if row[word] is None else f"{row[word]:.0f}" for word in ("passed", "failed", "seconds")]
         print(f"{name:<14} {shown[0]:>7} {shown[1]:>7} {shown[2]:>8}  {row['state']}")
     for name in ("tests", "sanitizer"):
-        for result in (reports[name] or {}).get("results", []):
+        for result in (reports.get(name) or {}).get("results", []):
             if not result["passed"]:
                 print(f"  failed: {name}: {' '.join(filter(None, [result.get('tool'), result.get('test')]))} ({result.get('status', 'a distance')})")
-    if reports["kernels"]:
+    if reports.get("kernels"):
         device = reports["kernels"].get("device", {}).get("name", "?")
         print(f"\n{device}: copies at {reports['kernels'].get('copy_gb_per_s', 0):.0f} GB/s, cuBLAS at {reports['kernels'].get('cublas_tflops') or 0:.0f} TFLOP/s (8192 x 8192 x 8192)")
         print(f"{'fastest kernel':<44} {'model':<13} {'shape':<18} {'us':>10} {'of copy':>8} {'of peak':>8} {'torch/ours':>10}")
-        summary["kernels"] = list(kernel_lines(reports["kernels"], reports["torch_kernels"]))
+        summary["kernels"] = list(kernel_lines(reports["kernels"], reports.get("torch_kernels")))
         for line in summary["kernels"]:
             if line["model"] in ("Llama-3.1-8B", "quick"):
                 ratio = "" if line["torch_over_ours"] is None else f"{line['torch_over_ours']:.2f}"
                 print(f"{line['what']:<44} {line['model']:<13} {line['shape']:<18} {line['microseconds']:>10.1f} {percent(line['of_copy']):>8} "
                       f"{percent(line['of_cublas_peak']):>8} {ratio:>10}")
-    if reports["models"]:
+    if reports.get("models"):
         print(f"\n{'whole model':<52} {'prefill tokens/s':>17} {'decode tokens/s':>16}")
         for result in reports["models"]["results"]:
             def speed(name):
@@ -83,7 +92,7 @@ def main():
             print(f"{result['model'] + ', ' + result['program'] + ', ' + result.get('how', result.get('weights', '')):<52} {speed('prefill_tokens_per_s'):>17} "
                   f"{speed('decode_tokens_per_s'):>16}")
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-    bad = [name for name, row in summary["sections"].items() if row["failed"] or row["state"] in ("nothing written", "cut off")]
+    bad = [name for name, row in summary["sections"].items() if row["failed"] or row["state"] in ("nothing written", "cut off", "nothing ran")]
     if bad:
         sys.exit("gpu_check: not all is well in: " + ", ".join(bad))
 

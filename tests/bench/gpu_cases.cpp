@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "config.h"
+#include "dense_operations.h"
 #include "device_rows.h"
 #include "engine/cached_attention.h"
 #include "patchbay/decoder.h"
@@ -19,18 +21,6 @@ namespace {
 constexpr int kMostSets = 64;
 constexpr double kLongestRun = 0.05;  ///< seconds: what takes longer by its time with fewer tokens is left out
 
-/// Random numbers that begin again after 65,521: to draw more would take longer than to measure.
-std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
-  constexpr std::int64_t kDrawn = 65521;
-  Rng rng(seed);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) values[i] = i < kDrawn ? static_cast<float>(2 * rng.uniform() - 1) : values[i - kDrawn];
-  return values;
-}
-Buffer random_rows(Device& device, std::int64_t rows, std::int64_t cols, DType type) {
-  const auto values = random_values(rows * cols, static_cast<std::uint64_t>(rows * 31 + cols));
-  return upload_values(View<const float, 2>(values.data(), {rows, cols}), type, device);
-}
 int sets_for(const Limits& limits, double bytes) {
   return std::clamp(static_cast<int>(std::ceil(static_cast<double>(limits.rotate_bytes) / std::max(bytes, 1.0))), 1, kMostSets);
 }
@@ -242,103 +232,99 @@ void attention_cases(Backend& backend, const Limits& limits, const Sink& sink) {
 
 namespace {
 
-/// Memory of one set of an operation: (T,C) of activations three times, and what else it may read.
-struct Set {
-  Buffer x, y, out;
+/// One kernel of an operation: what runs it, and what to call it.
+struct Choice {
+  std::shared_ptr<Backend> backend;
+  std::string operation, kernel;
 };
-struct Operands {
-  TensorRef x, y, out, weight, ids, angles;
-  std::int64_t head_size;
-};
-struct Operation {
-  const char* name;
-  int operands;  ///< of (T,C), results included
-  void (*run)(Ops&, const Operands&);
-};
-constexpr Operation kOperations[] = {
-    {"rms_norm", 2, [](Ops& ops, const Operands& o) { ops.rms_norm(o.x, o.weight, 1e-5f, o.out); }},
-    {"layer_norm", 2, [](Ops& ops, const Operands& o) { ops.layer_norm(o.x, o.weight, o.weight, 1e-5f, o.out); }},
-    {"gated", 3, [](Ops& ops, const Operands& o) { ops.gated(Gate::silu, o.x, o.y, o.out); }},
-    {"add", 3, [](Ops& ops, const Operands& o) { ops.add(o.x, o.y); }},
-    {"take_rows", 2, [](Ops& ops, const Operands& o) { ops.take_rows(o.x, o.ids, o.out); }},
-    {"rope", 2,
-     [](Ops& ops, const Operands& o) {
-       RopeSpec spec;
-       spec.dims = static_cast<int>(o.head_size);
-       spec.angles = o.angles;
-       ops.rope(o.x.reshaped({o.x.shape[0], o.x.shape[1] / o.head_size, o.head_size}), o.ids, spec);
-     }},
-};
-
-void sampling_of(Backend& backend, const Limits& limits, const ModelShape& model, std::int64_t rows, const Sink& sink) {
-  Device& device = backend.device();
-  const double bytes = 4.0 * static_cast<double>(rows * model.vocabulary);
-  const int sets = sets_for(limits, bytes);
-  std::vector<Buffer> logits;
-  for (int i = 0; i < sets; ++i) logits.push_back(random_rows(device, rows, model.vocabulary, DType::f32));
-  const auto filled = [&](auto value) {
-    const std::vector<decltype(value)> values(static_cast<std::size_t>(rows), value);
-    Buffer buffer = device.allocate(rows * static_cast<std::int64_t>(sizeof value));
-    TensorRef here = buffer.tensor(DType::u8, {rows * static_cast<std::int64_t>(sizeof value)});
-    TensorRef from = here;
-    from.data = const_cast<void*>(static_cast<const void*>(values.data()));
-    from.device = 0;
-    device.copy(from, here);
-    return buffer;
-  };
-  const Buffer temperature = filled(0.8f), top_k = filled(std::int32_t{40}), top_p = filled(0.95), uniform = filled(0.5);
-  const Buffer tokens = device.allocate(rows * 4);
-  for (const bool greedy : {true, false}) {
-    SamplingRows spec;
-    if (!greedy) {
-      spec.temperature = reinterpret_cast<const float*>(temperature.data());
-      spec.top_k = reinterpret_cast<const std::int32_t*>(top_k.data());
-      spec.top_p = reinterpret_cast<const double*>(top_p.data());
-      spec.uniform = reinterpret_cast<const double*>(uniform.data());
+/// Every kernel of the backend's operations; an operation whose kernels cannot be chosen has none here.
+std::vector<Choice> choices_of(const std::string& type, const Limits& limits) {
+  Registry& registry = Registry::instance();
+  std::vector<Choice> choices;
+  for (const ParamInfo& param : registry.describe(registry.find(KindOf<Backend>::value, type)))
+    for (const KernelInfo& kernel : param.kernels) {
+      const std::string operation = param.name.substr(param.name.find('.') + 1), name(kernel.name);
+      if (!wanted(limits, "operation/" + operation + "/" + name)) continue;
+      Settings settings;
+      settings.kind = Settings::Kind::map;
+      set_path(settings, param.name, scalar(name));
+      choices.push_back({make<Backend>(PluginSpec{type, std::make_shared<Settings>(settings)}), operation, name});
     }
-    Case one{{{"kind", "operation"}, {"name", greedy ? "argmax" : "sample"}, {"kernel", std::string(backend.ops().kernel())}, {"model", model.name},
-              {"tokens", rows}, {"cols", model.vocabulary}}, 0, bytes, sets,
-             [&](int i) { backend.ops().sample(logits[i % sets].tensor(DType::f32, {rows, model.vocabulary}), spec, tokens.tensor(DType::i32, {rows})); }};
-    sink(one);
+  return choices;
+}
+/// Until the operands lie there: the kernels to be timed have streams of their own.
+void wait_for(Device& device) {
+  std::vector<float> room;
+  const Buffer one = device.allocate(bytes_of(DType::f32));
+  read_rows(one.tensor(DType::f32, {1, 1}), room, device);
+}
+Json names_of(const Choice& choice, const ModelShape& model, std::int64_t tokens, std::int64_t cols) {
+  return {{"kind", "operation"}, {"name", choice.operation}, {"kernel", choice.kernel}, {"model", model.name}, {"tokens", tokens}, {"cols", cols}};
+}
+
+void sampling_of(Backend& backend, const std::vector<Choice>& choices, const Limits& limits, const ModelShape& model, std::int64_t rows, const Sink& sink) {
+  const double logits = static_cast<double>(rows * model.vocabulary);
+  const int sets = sets_for(limits, 4 * logits);
+  std::vector<std::unique_ptr<SamplingOperands>> memory;
+  for (int i = 0; i < sets; ++i) memory.push_back(std::make_unique<SamplingOperands>(backend.device(), rows, model.vocabulary));
+  wait_for(backend.device());
+  for (const Choice& choice : choices) {
+    if (choice.operation != "sample") continue;
+    for (const bool greedy : {true, false}) {
+      Case one{names_of(choice, model, rows, model.vocabulary), greedy ? 0 : SamplingOperands::kFlops * logits, 4 * logits, sets,
+               [&](int i) { choice.backend->ops().sample(memory[i % sets]->logits, greedy ? SamplingRows() : memory[i % sets]->rows, memory[i % sets]->tokens); }, choice.backend};
+      if (greedy) one.what["name"] = "argmax";
+      sink(one);
+    }
   }
 }
 
-void operations_of(Backend& backend, const Limits& limits, const ModelShape& model, std::int64_t tokens, const Sink& sink) {
-  Device& device = backend.device();
-  const DType type = device.activations();
-  const std::int64_t cols = model.width;
-  const double one_bytes = static_cast<double>(tokens * cols * bytes_of(type));
+/// Those on (T,C), with C the model's width; a router's softmax is over few experts, so its place here is that of a wide one.
+void rows_of(Backend& backend, const std::vector<Choice>& choices, const Limits& limits, const ModelShape& model, std::int64_t tokens, const Sink& sink) {
+  const double one_bytes = static_cast<double>(tokens * model.width * bytes_of(backend.device().activations()));
   const int sets = sets_for(limits, 3 * one_bytes);
-  std::vector<Set> memory;
-  for (int i = 0; i < sets; ++i)
-    memory.push_back({random_rows(device, tokens, cols, type), random_rows(device, tokens, cols, type), device.allocate(tokens * cols * bytes_of(type))});
-  const Buffer weight = random_rows(device, 1, cols, DType::f32), angles = random_rows(device, tokens, model.head_size, DType::f32);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
-  std::iota(ids.begin(), ids.end(), 0);
-  Buffer ids_there;
-  const View<const std::int32_t, 1> ids_here(ids.data(), {tokens});
-  const TensorRef numbers = on_device(ids_here, ids_there, device);
-  for (const Operation& operation : kOperations) {
-    if (!wanted(limits, std::string("operation/") + operation.name)) continue;
-    Case one{{{"kind", "operation"}, {"name", operation.name}, {"kernel", std::string(backend.ops().kernel())}, {"model", model.name}, {"tokens", tokens},
-              {"cols", cols}}, 0, operation.operands * one_bytes, sets,
-             [&](int i) {
-               const Set& set = memory[i % sets];
-               const auto shaped = [&](const Buffer& buffer) { return buffer.tensor(type, {tokens, cols}); };
-               operation.run(backend.ops(), {shaped(set.x), shaped(set.y), shaped(set.out), weight.tensor(DType::f32, {cols}), numbers,
-                                             angles.tensor(DType::f32, {tokens, model.head_size}), model.head_size});
-             }};
-    sink(one);
+  std::vector<std::unique_ptr<DenseOperands>> memory;
+  for (int i = 0; i < sets; ++i) memory.push_back(std::make_unique<DenseOperands>(backend.device(), tokens, model.width, model.head_size));
+  wait_for(backend.device());
+  for (const Choice& choice : choices)
+    for (const DenseOperation& operation : dense_operations())
+      if (choice.operation == operation.name)
+        sink({names_of(choice, model, tokens, model.width), operation.flops * static_cast<double>(tokens * model.width), operation.operands * one_bytes, sets,
+              [&](int i) { operation.run(choice.backend->ops(), *memory[i % sets]); }, choice.backend});
+}
+
+/// A step's keys and values into an fp16 cache, alone and with RoPE, a layer for each run.
+void cache_of(Backend& backend, const std::vector<Choice>& choices, const Limits& limits, const ModelShape& model, std::int64_t tokens, const Sink& sink) {
+  CachedStep::Shape shape{0, tokens, model.kv_heads, model.head_size};
+  shape.layers = sets_for(limits, 8.0 * static_cast<double>(tokens * model.kv_heads * model.head_size));
+  CachedStep step(backend.ops(), make<KvStore>(with("contiguous", {{"format", "fp16"}})), shape);
+  const RopeOperands rope(backend.device(), model.heads, shape);
+  wait_for(backend.device());
+  const double queries = static_cast<double>(tokens * model.heads * model.head_size), keys = static_cast<double>(tokens * model.kv_heads * model.head_size);
+  for (const Choice& choice : choices) {
+    Ops& ops = choice.backend->ops();
+    const auto layer = [&](int i) { return i % shape.layers; };
+    if (choice.operation == "write_kv")
+      sink({names_of(choice, model, tokens, model.kv_heads * model.head_size), 0, step.write_bytes(), shape.layers,
+            [&](int i) { ops.write_kv(step.k(), step.v(), step.inputs().gpu(), layer(i)); }, choice.backend});
+    if (choice.operation == "rope_write_kv")
+      sink({names_of(choice, model, tokens, (model.heads + model.kv_heads) * model.head_size), RopeOperands::kFlops * (queries + keys),
+            step.write_bytes() + 2 * queries * static_cast<double>(bytes_of(backend.device().activations())), shape.layers,
+            [&](int i) { ops.rope_write_kv(rope.q, step.k(), step.v(), step.inputs().positions(), rope.spec, step.inputs().gpu(), layer(i)); }, choice.backend});
   }
 }
 
 }  // namespace
 
-void operation_cases(Backend& backend, const Limits& limits, const Sink& sink) {
-  if (!wanted(limits, "operation") && !limits.only.starts_with("operation")) return;
+void operation_cases(Backend& backend, const std::string& type, const Limits& limits, const Sink& sink) {
+  const std::vector<Choice> choices = choices_of(type, limits);
+  if (choices.empty()) return;
   for (const ModelShape& model : limits.models) {
-    for (const std::int64_t tokens : limits.tokens) operations_of(backend, limits, model, tokens, sink);
-    for (const std::int64_t rows : {1, 16}) sampling_of(backend, limits, model, rows, sink);
+    for (const std::int64_t tokens : limits.tokens) {
+      rows_of(backend, choices, limits, model, tokens, sink);
+      cache_of(backend, choices, limits, model, tokens, sink);
+    }
+    for (const std::int64_t rows : {1, 16}) sampling_of(backend, choices, limits, model, rows, sink);
   }
 }
 

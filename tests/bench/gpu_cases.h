@@ -27,6 +27,7 @@ struct Case {
   double flops = 0, bytes = 0;        ///< by definition of one run: operations, and operands and results each once
   int sets = 1;                       ///< runs repeat their memory after so many
   std::function<void(int)> run;
+  std::shared_ptr<Backend> backend = nullptr;   ///< on whose stream it runs; null: the one that all cases share
 };
 using Sink = std::function<double(const Case&)>;  ///< measures one case; returns seconds of a run, 0 where there are none
 
@@ -41,7 +42,7 @@ struct Limits {
 void matmul_cases(Backend& backend, const Limits& limits, const Sink& sink);
 /// Each attention's kernels: a prefill, and decoding steps of one and of 16 sequences.
 void attention_cases(Backend& backend, const Limits& limits, const Sink& sink);
-/// Norms, RoPE, gates, sums, rows of the embedding, sampling.
-void operation_cases(Backend& backend, const Limits& limits, const Sink& sink);
+/// Every kernel of every dense operation that has a choice: norms, RoPE, gates, sums, softmax, rows of the embedding, the cache, sampling, and fused pairs. `type`: the backend's plugin.
+void operation_cases(Backend& backend, const std::string& type, const Limits& limits, const Sink& sink);
 
 }  // namespace patchbay::bench

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "program.h"
 #include "registry.h"
@@ -161,11 +163,50 @@ TEST_CASE("profile: every operation of a backend, every kernel of the fused ones
     CHECK_THAT(one["title"].get<std::string>(), Contains(op == "matmul_stored" ? "w as stored" : op == "rope_write_kv" ? "write_kv" : op));
     CHECK(one["kernels"].size() == 1);
     CHECK(one["bytes"].get<double>() > 0);
+    CHECK((one["flops"].get<double>() > 0) == (op != "take_rows" && op != "write_kv"));
     begin = end + 2;
     if (list[end] == '\n') break;
   }
   CHECK(count >= 14);
   CHECK(json_of("backends/simt --op rope_write_kv --kernel separate --context 3")["cases"][0]["kernels"].size() >= 2);
+}
+
+TEST_CASE("profile: operations by formula; several kernels share them by the bytes that they ask for") {
+  PATCHBAY_NEEDS(emulator(), "backend simt");
+  CHECK(json_of("backends/simt --op rms_norm --tokens 4 --cols 64")["cases"][0]["flops"] == 4 * 4 * 64);
+  CHECK(json_of("backends/simt --op rope_write_kv --tokens 2 --heads 4 --kv-heads 2 --head-size 16")["cases"][0]["flops"] == 3 * 2 * (4 + 2) * 16);
+  const json split = json_of("attention/flash --kernel split_kv --tokens 1 --context 255 --heads 4 --kv-heads 1 --head-size 16")["cases"][0];
+  REQUIRE(split["kernels"].size() == 2);
+  const double pieces = split["kernels"][0]["at_least_s"]["fp32"], merge = split["kernels"][1]["at_least_s"]["fp32"];
+  CHECK(split["flops"] == 4.0 * 256 * 4 * 16);
+  CHECK(pieces > 3 * merge);
+  CHECK(merge > 0);
+}
+
+TEST_CASE("profile: what it says on stderr, so that stdout is the result alone") {
+  PATCHBAY_NEEDS(emulator(), "backend simt");
+  const patchbay::test::TemporaryFolder folder;
+  const Result drawn = run("backends/cuda --op add --json --picture " + (folder / "add.svg"));
+  CHECK(json::parse(drawn.output).contains("cases"));
+  CHECK_THAT(drawn.errors, Contains("add.svg: the costliest request at ") && Contains("add_fast"));
+  CHECK_THAT(run("backends/cuda --op add --picture " + (folder / "add.html")).errors, Contains("add.html: the costliest requests of ") && Contains(" lines"));
+  const Result steps = run("--model tiny-shakespeare --prompt 2 --generate 1 activations=fp32");
+  CHECK_THAT(steps.errors, Contains("prefill of 2 tokens") && Contains("decode of token 1 after it"));
+  CHECK_THAT(fault_of("kv_formats/fp16"), Contains("have no kernel for a GPU, and profile counts those; allowed: formats, attention, backends"));
+  CHECK_THAT(run("formats/fp16 --tokens 1 --tokens 2").errors, Contains("--tokens is given 2 times and takes one value"));
+  CHECK_THAT(fault_of("formats/fp32 --rows 1048576 --cols 1048576"), Contains("memory") && Contains("smaller --rows, --cols, --tokens"));
+}
+
+TEST_CASE("profile: kernels whose names begin alike have different names in the table") {
+  PATCHBAY_NEEDS(emulator(), "backend simt");
+  const std::string arguments = "--model tiny-shakespeare --prompt 2 --generate 0 activations=fp32";
+  std::set<std::string> kernels, names;
+  for (const json& kernel : json_of(arguments)["cases"][0]["kernels"]) kernels.insert(kernel["kernel"]);
+  std::istringstream lines(run(arguments).output);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto end = line.find("  "); end != std::string::npos && line.find("us ") != std::string::npos) names.insert(line.substr(0, end));
+  CHECK(kernels.size() > 5);
+  CHECK(names.size() == kernels.size());
 }
 
 TEST_CASE("profile: a kernel's registers, as nvcc said them beside the plugin") {

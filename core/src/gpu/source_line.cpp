@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cstdint>
 #include <cstdio>
@@ -47,6 +49,8 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
+std::atomic<bool> no_addr2line{false};
+
 /// What addr2line prints for offsets of a module.
 std::vector<std::string> addr2line(const std::string& flags, const Module& module, std::span<const std::uintptr_t> offsets) {
   std::string command = "addr2line " + flags + " -e " + quoted(module.path);
@@ -60,7 +64,9 @@ std::vector<std::string> addr2line(const std::string& flags, const Module& modul
   if (FILE* output = popen(command.c_str(), "r")) {
     char line[4096];
     while (std::fgets(line, sizeof line, output)) lines.emplace_back(line, std::string(line).find_last_not_of('\n') + 1);
-    pclose(output);
+    constexpr int kNoSuchCommand = 127;  // as the shell says it
+    const int status = pclose(output);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kNoSuchCommand) no_addr2line = true;
   }
   return lines;
 }
@@ -153,8 +159,10 @@ std::string report_line(const void* pc, std::span<const void* const> callers) {
     const SourceLine outer = source_lines({&caller, 1})[0];
     line.caller = is_kernel_file(outer.text) ? outer.text : outer.caller;
   }
-  return line.text + (line.caller.empty() ? "" : " (called at " + line.caller + ")");
+  return line.text + (line.caller.empty() ? "" : " (called at " + line.caller + ")") + (no_addr2line ? " (its line needs addr2line, of binutils)" : "");
 }
+
+bool lacks_addr2line() { return no_addr2line; }
 
 std::string source_line(const void* pc) { return source_lines({&pc, 1})[0].text; }
 

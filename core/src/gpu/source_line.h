@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "patchbay/error.h"
+
 namespace patchbay::gpu::emulator {
 
 /// A library or the program itself.
@@ -27,5 +29,7 @@ std::vector<SourceLine> source_lines(std::span<const void* const> pcs);
 std::string report_line(const void* pc, std::span<const void* const> callers = {});
 /// "gemm<__half>" for the address of a kernel.
 std::string kernel_name(const void* function);
+/// A line was asked for, and this machine has no addr2line: places are "library.so+0x1234" then.
+PATCHBAY_API bool lacks_addr2line();
 
 }  // namespace patchbay::gpu::emulator
