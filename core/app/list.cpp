@@ -43,7 +43,9 @@ int list_kernels(const std::string& of, bool as_json) {
   std::set<std::string> known;
   for_each_plugin(registry.kinds(), registry.refused(), [&](const std::string& kind, const PluginTable& table) {
     for (const ParamInfo& param : registry.describe(table)) {
-      for (const KernelInfo& kernel : param.kernels) {
+      std::vector<KernelInfo> kernels = param.kernels;
+      std::ranges::stable_partition(kernels, [](const KernelInfo& kernel) { return kernel.what.find("the yardstick") == std::string_view::npos; });  // no step of the ladder
+      for (const KernelInfo& kernel : kernels) {
         const std::string plugin = fmt::format("{}/{}", kind, table.name), names[] = {kind, table.name, plugin, std::string(kernel.backend)};
         known.insert(std::begin(names), std::end(names));
         if (!of.empty() && !names_kind(of, kind) && std::ranges::find(names, of) == std::end(names)) continue;

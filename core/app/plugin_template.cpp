@@ -193,6 +193,8 @@ Folder renamed_plugin(const Folder& from, const Naming& naming, bool in_tree) {
   Folder made;
   for (const auto& [name, text] : from) {
     const bool code = name.ends_with(".cpp") || name.ends_with(".h") || name.ends_with(".cu") || name.ends_with(".cuh");
+    const bool gpu_test = in_tree && name == naming.from + "_gpu_test.cpp";  // its scenes are this tree's
+    if (gpu_test) made[naming.to + "_gpu_test.cpp"] = renamed_launchers(renamed_literals(text, naming), from, naming);
     if (!code || name.ends_with("_test.cpp")) continue;
     const std::string ending = name.substr(name.rfind('.'));
     made[name == naming.from + ending ? naming.to + ending : name] = renamed_launchers(renamed_literals(text, naming), from, naming);

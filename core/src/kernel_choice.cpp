@@ -47,11 +47,11 @@ PluginSpec with_one_kernel(std::string_view kind, PluginSpec spec, const RunConf
   throw Error(given->where, "deterministic: true, and prefill and decoding have different kernels", "one name", "take " + best);
 }
 
-/// What `kernel` names, one name or one per phase, as far as a technique has it for the backend; a null scalar: nothing.
+/// What `kernel` names, one name or one per phase, as far as a technique has it for the backend and this machine can run it; a null scalar: nothing.
 Settings kernels_on(const Settings& kernel, const ParamInfo& param, std::string_view backend) {
   const auto lacks = [&](const std::string& phase, const Settings& name) {
     return std::ranges::none_of(param.kernels, [&](const KernelInfo& each) {
-      return each.name == name.text && each.backend == backend && serves(each, phase);
+      return each.name == name.text && each.backend == backend && serves(each, phase) && is_available(each);
     });
   };
   Settings chosen = kernel;
@@ -81,7 +81,7 @@ PluginSpec with_weight_kernel(PluginSpec format, const Settings& kernel, std::st
   return chosen.kind == Settings::Kind::null ? format : with_setting(std::move(format), param->name, std::move(chosen));
 }
 
-/// All that weights.kernel may name for a phase ("" any).
+/// All that weights.kernel may name for a phase ("" any) on this machine.
 std::vector<std::string> kernels_of_formats(const std::vector<std::string>& formats, std::string_view phase, const RunConfig& config) {
   const bool split = config.gpu_layers != kAllLayers;
   std::vector<std::string> names;
@@ -91,7 +91,7 @@ std::vector<std::string> kernels_of_formats(const std::vector<std::string>& form
     for (const KernelInfo& kernel : param->kernels) {
       const bool runs = kernel.backend == kernel_backend(config.device) || (split && kernel.backend == "cpu");
       const bool is_new = std::ranges::find(names, kernel.name) == names.end();
-      if (runs && is_new && serves(kernel, phase)) names.emplace_back(kernel.name);
+      if (runs && is_new && serves(kernel, phase) && is_available(kernel)) names.emplace_back(kernel.name);
     }
   }
   return names;

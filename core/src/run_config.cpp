@@ -60,6 +60,8 @@ void read_gpu_layers(SettingsReader& reader, RunConfig& config) {
 void read_activations(SettingsReader& reader, const Settings& base, RunConfig& config) {
   const bool host = kernel_backend(config.device) == "cpu" || config.gpu_layers != kAllLayers;
   std::string activations = host ? "q8" : "fp32";
+  if (const Settings* given = base.find("activations"); given && (given->text == "fp16" || given->text == "bf16"))
+    throw Error(given->where, printable(given->text) + " is a type that a GPU computes in, and this key says how the host rounds its inputs", "q8, fp32", "backend.activations=" + given->text + " on device simt or cuda");
   reader.choice("activations", activations, {"q8", "fp32"}, {});
   config.activations = activations == "q8" ? ActivationMode::q8 : ActivationMode::fp32;
   if (host || config.activations == ActivationMode::fp32) return;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/cost_model.h"
+#include "engine/kernel_trial.h"
 #include "engine/runner.h"
-#include "engine/stage_set.h"
 #include "generation.h"
 #include "patchbay/decoder.h"
 #include "patchbay/kv_prefix.h"
@@ -123,9 +123,12 @@ std::map<std::string, std::string> planned_formats(const ModelFile& file, const 
 std::string check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options) {
   const ModelSpec spec = read_model_spec(file);
   room(file, spec, options);  // refuses what is longer than the context
-  check_weights(file, WeightPlan(file, spec, config), config);
+  const WeightPlan plan(file, spec, config);
+  check_weights(file, plan, config);
   check_calibration(file, config);
-  return StageSet(spec, config).activations(config.activations);  // the set says what this machine lacks
+  StageSet stages(spec, config);  // says what this machine lacks
+  try_kernels(file, spec, plan, config, stages);
+  return stages.activations(config.activations);
 }
 
 }  // namespace patchbay

@@ -153,6 +153,9 @@ TEST_CASE("list names every plugin, kernels and what is refused") {
   CHECK_THAT(run("list kernels").output, Catch::StartsWith("plugin ") && Contains(" kernel ") && Contains(" here "));
   for (const auto& one : json_of("list kernels attention/flash --json")["kernels"]) CHECK(one["technique"] == "flash");
   for (const auto& one : json_of("list kernels cuda --json")["kernels"]) CHECK(one["backend"] == "cuda");
+  const std::string floats = run("list kernels formats/fp16").output;
+  CHECK(floats.find("cublas") > floats.find("tensor_core"));  // the yardstick is no step of the ladder
+  CHECK(floats.find("cublas") > floats.find(" gemv "));
   CHECK_THAT(run("list kernels flahs").errors, Contains("did you mean flash?"));
   CHECK_THAT(run("list formats flash").errors, Contains("one word too many"));
 }
@@ -281,6 +284,8 @@ TEST_CASE("new: the steps it prints name a suite that there is; what cannot be w
   const std::string kernels = patchbay::test::read_file(folder / "plugins/formats/of_a_test/of_a_test.cu");  // renamed, with its launcher
   CHECK_THAT(kernels, Contains("void of_a_test_matmul("));
   CHECK_THAT(patchbay::test::read_file(folder / "plugins/formats/of_a_test/CMakeLists.txt"), Contains("GPU of_a_test.cu"));
+  const std::string kernel_test = patchbay::test::read_file(folder / "plugins/attention/of_a_test/of_a_test_gpu_test.cpp");
+  CHECK_THAT(kernel_test, Contains("gpu_launchers::of_a_test_attention") && Contains("TEST_CASE(\"of_a_test cuda:"));
   const std::string log = folder / "log";
   const std::string limited = "(ulimit -f 0; " PATCHBAY_BINARY_DIR "/bin/patchbay new formats another --dir " + (folder / "elsewhere") + " 2>&1; echo code $?) | cat > " + log;
   CHECK(std::system(limited.c_str()) == 0);

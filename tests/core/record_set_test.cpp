@@ -294,6 +294,19 @@ TEST_CASE("CSV quotes as RFC 4180 says and keeps all digits") {
   CHECK(csv.starts_with("experiment,folder,run,hash,baseline,noise,label.weights.format.bits,perplexity,perplexity_low,perplexity_high,"));
 }
 
+TEST_CASE("CSV of emulated runs says so, run by run; without any there is no such column") {
+  Folder place;
+  auto emulated = synthetic_record("a", 0, true);
+  emulated["environment"]["emulated"] = "simt: checked";
+  place.write("records.jsonl", {emulated, synthetic_record("b", 1)});
+  const auto lines = lines_of(report_csv(read({place.path})));
+  CHECK(lines[0].find(",emulated") != std::string::npos);
+  CHECK(lines[1].find(",simt: checked") != std::string::npos);
+  CHECK(lines[2].find("simt: checked") == std::string::npos);
+  place.write("records.jsonl", {synthetic_record("b", 1)});
+  CHECK(report_csv(read({place.path})).find("emulated") == std::string::npos);
+}
+
 TEST_CASE("a record is found by folder, number, label, hash prefix or run's name") {
   Folder place;
   place.write("records.jsonl", {synthetic_record("abc", 0, true), synthetic_record("abd", 1)});

@@ -148,6 +148,8 @@ TEST_CASE("what cannot be run is refused before a weight is read") {
       {"device: {type: simt, checked: true}\n", "backend: {type: simt, checked: true}"},
       {"device: tpu\n", "a.yaml:1: device: no backend of this build runs on tpu; allowed: "},
       {"device: simt\nactivations: q8\n", "a.yaml:2: activations: device simt does not round its inputs to 8 bits (q8)"},
+      {"device: simt\nactivations: bf16\n", "a.yaml:2: activations: bf16 is a type that a GPU computes in"},
+      {"device: simt\nactivations: bf16\n", "backend.activations=bf16"},
       {"gpu_layers: 3\n", "a.yaml:1: gpu_layers: device cpu has no such layers"},
       {"device: simt\ngpu_layers: -1\n", "a.yaml:2: gpu_layers: -1"},
       {"device: simt\ngpu_layers: many\n", "all, or a number from 0"},

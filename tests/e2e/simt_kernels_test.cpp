@@ -2,8 +2,10 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "engine/kernel_trial.h"
 #include "gpu/profiler.h"
 #include "model_support.h"
+#include "patchbay/gpu_linear.h"
 
 using namespace patchbay;
 using namespace patchbay::test;
@@ -102,12 +104,41 @@ TEST_CASE("weights.kernel: what no format has is refused, with what there is") {
              Contains("a.yaml:2: weights.kernel: none of the weights' formats (fp32) has a kernel gevm on device simt") &&
                  Contains("naive, tiled, vectorised") && Contains("did you mean gemv?") && !Contains("direct"));
   CHECK_THAT(refused("device: simt\nweights: {kernel: direct}"), Contains("has a kernel direct on device simt"));
+  if (!finds_cublas())  // where it runs it may be asked for
+    for (const char* kernel : {"cublas", "{prefill: cublas}"})
+      CHECK_THAT(refused(std::string("device: simt\nweights: {kernel: ") + kernel + "}"), Contains("has a kernel cublas") && Contains("naive, tiled, vectorised, tensor_core"));
   CHECK_THAT(refused("weights: {kernel: tiled}"), Contains("on device cpu; allowed: decode, direct"));
   CHECK_THAT(refused("device: simt\nweights: {kernel: {prefill: gemv}}"), Contains("a kernel gemv for prefill") && !Contains("gemv,"));
   CHECK_THAT(refused("device: simt\nweights: {kernel: {prefil: gemv}}"), Contains("did you mean prefill?"));
   CHECK_THAT(refused("device: simt\nweights: {kernel: [gemv]}"), Contains("weights.kernel"));
   CHECK_THAT(message_of([] { simt("deterministic: true\nweights: {kernel: gemv}"); }), Contains("weights.kernel: deterministic: true"));
   CHECK_THAT(weights_path(*simt("deterministic: true\nweights: {kernel: tiled}")), Contains("fp32:tiled/simt"));
+}
+
+TEST_CASE("a plan refuses the shape that a kernel cannot take, with the tensor's name or the attention's") {
+  const auto refused = [](const std::string& settings) {
+    return message_of([&] { check_run(*tiny_file(), read_run_config(parse_yaml(settings, "a.yaml"))); });
+  };
+  const auto groups = [](int size, const std::string& kernel) {
+    return "device: simt\nweights: {quantizer: rtn, format: {type: int_grouped, group_size: " + std::to_string(size) + ", kernel: " + kernel + "}}";
+  };
+  CHECK_THAT(refused(groups(8, "gemv")), Contains("tensor blk.0.attn_q") && Contains("these groups have 8"));
+  CHECK_THAT(refused(groups(8, "{prefill: tensor_core, decode: naive}")), Contains("these groups have 8"));
+  CHECK(refused(groups(8, "naive")).empty());
+  CHECK(refused(groups(16, "gemv")).empty());
+  for (const char* settings : {"device: simt", "device: simt\nkv_store: {type: paged, block_size: 16, format: int8}", "device: simt\ngpu_layers: 1\nactivations: fp32"})
+    CHECK(refused(settings).empty());
+  // Heads of 12 values: no attention kernel of 8 at a time takes them.
+  ModelSpec spec = read_model_spec(*tiny_file());
+  spec.head_size = 12;
+  const auto of_heads = [&](const std::string& kernel) {
+    const RunConfig config = read_run_config(parse_yaml("device: simt\nattention: {type: flash, kernel: " + kernel + "}", "a.yaml"));
+    StageSet stages(spec, config);
+    return message_of([&] { try_kernels(*tiny_file(), spec, {}, config, stages); });
+  };
+  CHECK_THAT(of_heads("flash"), Contains("attention flash on device simt") && Contains("kernel flash cannot take heads of 12 values"));
+  CHECK_THAT(of_heads("{prefill: tiled, decode: split_kv}"), Contains("kernel split_kv cannot take heads of 12 values"));
+  CHECK(of_heads("tiled").empty());
 }
 
 TEST_CASE("backend.kernels: each kernel of each dense operation that a model runs") {

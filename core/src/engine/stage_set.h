@@ -12,7 +12,7 @@
 
 namespace patchbay {
 
-class StageSet {
+class PATCHBAY_API StageSet {
  public:
   /// Makes backends, attention and stores. @throws Error for a device that is not at hand or lacks a kernel.
   StageSet(const ModelSpec& spec, const RunConfig& config);

@@ -56,6 +56,9 @@ std::string report_csv(const RecordSet& set) {
     header.push_back(quoted(base + "_low"));
     header.push_back(quoted(base + "_high"));
   }
+  const auto emulated = [](const Json& record) { return entry(record.value("environment", Json::object()), "emulated"); };
+  const bool any_emulated = std::ranges::any_of(set.records, [&](const Json& record) { return !emulated(record).is_null(); });
+  if (any_emulated) header.push_back("emulated");  // the device whose speeds are none of a GPU's
   std::string csv;
   add_line(csv, header);
   for (std::size_t i = 0; i < set.records.size(); ++i) {
@@ -72,6 +75,7 @@ std::string report_csv(const RecordSet& set) {
       }
       for (const std::size_t end : {0, 1}) row.push_back(value.is_array() ? field(value[end]) : "");
     }
+    if (any_emulated) row.push_back(field(emulated(record)));
     add_line(csv, row);
   }
   return csv;
