@@ -141,12 +141,22 @@ TEST_CASE("profile: an operation, an attention, a table and pictures") {
   CHECK_THAT(patchbay::test::read_file(folder / "all.html"), Catch::StartsWith("<!DOCTYPE html>") && Contains("sectors of 32 bytes"));
 }
 
-TEST_CASE("profile: the steps of a model") {
+TEST_CASE("profile: the steps of a model, and on stderr which step it is at; kernels whose names begin alike differ in the table") {
   PATCHBAY_NEEDS(emulator(), "backend simt");
-  const json profile = json_of("--model tiny-shakespeare --prompt 3 --generate 1 activations=fp32");
+  const std::string arguments = "--model tiny-shakespeare --prompt 2 activations=fp32 --generate ";
+  const json profile = json_of(arguments + "1");
   REQUIRE(profile["cases"].size() == 2);
-  CHECK(profile["cases"][0]["title"] == "prefill of 3 tokens");
+  CHECK(profile["cases"][0]["title"] == "prefill of 2 tokens");
   for (const json& step : profile["cases"]) CHECK(step["kernels"].size() > 3);
+  const Result text = run(arguments + "0");
+  CHECK_THAT(text.errors, Contains("prefill of 2 tokens") && !Contains("decode"));
+  std::set<std::string> kernels, names;
+  for (const json& kernel : profile["cases"][0]["kernels"]) kernels.insert(kernel["kernel"]);
+  std::istringstream lines(text.output);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto end = line.find("  "); end != std::string::npos && line.find("us ") != std::string::npos) names.insert(line.substr(0, end));
+  CHECK(kernels.size() > 5);
+  CHECK(names.size() == kernels.size());
 }
 
 TEST_CASE("profile: every operation of a backend, every kernel of the fused ones") {
@@ -190,23 +200,9 @@ TEST_CASE("profile: what it says on stderr, so that stdout is the result alone")
   CHECK(json::parse(drawn.output).contains("cases"));
   CHECK_THAT(drawn.errors, Contains("add.svg: the costliest request at ") && Contains("add_fast"));
   CHECK_THAT(run("backends/cuda --op add --picture " + (folder / "add.html")).errors, Contains("add.html: the costliest requests of ") && Contains(" lines"));
-  const Result steps = run("--model tiny-shakespeare --prompt 2 --generate 1 activations=fp32");
-  CHECK_THAT(steps.errors, Contains("prefill of 2 tokens") && Contains("decode of token 1 after it"));
   CHECK_THAT(fault_of("kv_formats/fp16"), Contains("have no kernel for a GPU, and profile counts those; allowed: formats, attention, backends"));
   CHECK_THAT(run("formats/fp16 --tokens 1 --tokens 2").errors, Contains("--tokens is given 2 times and takes one value"));
   CHECK_THAT(fault_of("formats/fp32 --rows 1048576 --cols 1048576"), Contains("memory") && Contains("smaller --rows, --cols, --tokens"));
-}
-
-TEST_CASE("profile: kernels whose names begin alike have different names in the table") {
-  PATCHBAY_NEEDS(emulator(), "backend simt");
-  const std::string arguments = "--model tiny-shakespeare --prompt 2 --generate 0 activations=fp32";
-  std::set<std::string> kernels, names;
-  for (const json& kernel : json_of(arguments)["cases"][0]["kernels"]) kernels.insert(kernel["kernel"]);
-  std::istringstream lines(run(arguments).output);
-  for (std::string line; std::getline(lines, line);)
-    if (const auto end = line.find("  "); end != std::string::npos && line.find("us ") != std::string::npos) names.insert(line.substr(0, end));
-  CHECK(kernels.size() > 5);
-  CHECK(names.size() == kernels.size());
 }
 
 TEST_CASE("profile: a kernel's registers, as nvcc said them beside the plugin") {
