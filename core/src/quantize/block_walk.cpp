@@ -1,4 +1,5 @@
-// The order of work in a block: rotations, then the transforms one after the other, each with the statistics that those before it leave;
+// The order of work in a block: the transforms one after the other, each with the statistics that those before it leave, and rotations in the
+// place of the first of them;
 // then the quantizers; then the block's outputs, quantised, are the next one's inputs. Memory: one block in floats, the statistics of its
 // inputs, and the hidden states of the samples.
 #include "quantize/block_walk.h"
@@ -30,11 +31,17 @@ namespace {
 
 constexpr int kOutside = -1;
 
+std::vector<std::shared_ptr<Transform>> transforms_of(const RunConfig& config) {
+  std::vector<std::shared_ptr<Transform>> transforms;
+  for (const PluginSpec& spec : config.transforms) transforms.push_back(make<Transform>(spec));
+  return transforms;
+}
+
 class BlockWalk {
  public:
   BlockWalk(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, Ops& ops, const QuantizeOptions& options)
       : file_(file), config_(as_stored(config)), options_(options), ops_(ops), placement_{&ops, &ops, 0}, spec_(read_model_spec(*file)),
-        plan_(*file, spec_, config), calibration_(config.calibration), transforms_(made(config)), rotations_(transforms_, spec_), edits_(!transforms_.empty()),
+        plan_(*file, spec_, config), calibration_(config.calibration), transforms_(transforms_of(config)), rotations_(transforms_, spec_), edits_(!transforms_.empty()),
         identity_(identity_of(config)), finished_(options.folder, identity_) {
     check_weights(*file, plan_, config);
     for (const auto& transform : transforms_) transform_needs_ = transform_needs_ | transform->needs();
@@ -58,11 +65,6 @@ class BlockWalk {
     plain.activations = ActivationMode::fp32;
     plain.threads = config.threads;
     return plain;
-  }
-  static std::vector<std::shared_ptr<Transform>> made(const RunConfig& config) {
-    std::vector<std::shared_ptr<Transform>> transforms;
-    for (const PluginSpec& spec : config.transforms) transforms.push_back(make<Transform>(spec));
-    return transforms;
   }
 
   /// Of all that the packed bytes depend on.
@@ -165,8 +167,10 @@ class BlockWalk {
   QuantizedModel quantized(EditableBlock& block, int layer) {
     QuantizedModel done;
     of_block_ = 0;
-    rotations_.turn(block, spec_, ops_.device());
-    for (const auto& transform : transforms_) apply(*transform, block, layer);
+    for (std::size_t i = 0; i < transforms_.size(); ++i) {
+      if (i == rotations_.transforms_before()) rotations_.turn(block, spec_, ops_.device());
+      apply(*transforms_[i], block, layer);
+    }
     block.keep_changed(done);
     Needs needs;
     for (const LayerInput& input : block.inputs()) needs = needs | input.needs();
@@ -277,6 +281,7 @@ class BlockWalk {
 bool needs_walk(const RunConfig& config) { return !config.transforms.empty() || needs_calibration(config); }
 
 void check_calibration(const ModelFile& file, const RunConfig& config) {
+  if (!config.transforms.empty()) Rotations(transforms_of(config), read_model_spec(file));
   if (!needs_calibration(config) || config.calibration.from_model()) return;
   calibration_tokens(config.calibration, *make_tokenizer(file), read_model_spec(file).context);
 }

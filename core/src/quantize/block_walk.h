@@ -22,7 +22,7 @@ struct QuantizeOptions {
 
 /// Whether weights are chosen by statistics or changed by transforms: if not, each is quantised by itself as it is loaded.
 PATCHBAY_API bool needs_walk(const RunConfig& config);
-/// Checks what can be checked before weights are read: the tokens that calibration needs. @throws Error.
+/// Checks what can be checked before weights are read: the tokens that calibration needs, and whether the model can be turned. @throws Error.
 PATCHBAY_API void check_calibration(const ModelFile& file, const RunConfig& config);
 /// All that the run's `weights` make of the model; nothing for a run that needs no walk. On the operations of a host.
 PATCHBAY_API QuantizedModel quantize_model(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, Ops& ops,

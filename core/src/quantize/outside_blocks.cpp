@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "patchbay/plugin.h"
 #include "quantize/quantize_matrix.h"
 
 namespace patchbay {
@@ -36,7 +37,8 @@ void OutsideBlocks::turn(const Rotations& rotations, QuantizedModel& result) {
 }
 
 void OutsideBlocks::keep_plain(Linear& linear, const std::vector<float>& values, QuantizedModel& result) {
-  QuantizedMatrix plain = in_plain_numbers(linear.packed.name, matrix_of(linear, values), *linear.format, ops_.device());
+  const auto kept = choice_of(linear).format ? make<WeightFormat>({"fp32", nullptr}) : linear.format;  // what will be quantised is not rounded before
+  QuantizedMatrix plain = in_plain_numbers(linear.packed.name, matrix_of(linear, values), *kept, ops_.device());
   linear.packed = plain.packed;
   linear.format = plain.format;
   linear.kernel = linear.format->prepare(linear.packed, ops_, ActivationMode::fp32);

@@ -34,9 +34,16 @@ void fold(View<float, 1> norm, View<float, 2> w) {
 }  // namespace
 
 Rotations::Rotations(const std::vector<std::shared_ptr<Transform>>& transforms, const ModelSpec& spec) {
+  bool looks_at_inputs = false;
   for (const auto& transform : transforms) {
-    if (auto rotation = transform->residual_rotation(spec.hidden)) residual_.push_back(std::move(rotation));
-    if (auto rotation = transform->value_rotation(spec.head_size)) values_.push_back(std::move(rotation));
+    auto residual = transform->residual_rotation(spec.hidden), values = transform->value_rotation(spec.head_size);
+    if ((residual || values) && looks_at_inputs)
+      throw Error("weights.transforms", "a rotation stands behind a transform that looks at inputs, but rotations are folded before any block runs", {},
+                  "name the rotation before it");
+    looks_at_inputs = looks_at_inputs || transform->needs().any();
+    if (!residual && !values && residual_.empty() && values_.empty()) ++before_;
+    if (residual) residual_.push_back(std::move(residual));
+    if (values) values_.push_back(std::move(values));
   }
   if (residual_.empty()) return;
   const char* const reason = spec.norm == Norm::layer ? "its norms take the mean off, which a rotation does not pass"

@@ -14,9 +14,11 @@ namespace patchbay {
 class PATCHBAY_API Rotations {
  public:
   /// What the transforms of a run turn. @throws Error for a model with norms that a rotation does not pass: with a mean (LayerNorm), or
-  /// after a block's parts (Gemma).
+  /// after a block's parts (Gemma); and for one behind a transform that looks at inputs, which are turned before any block runs.
   Rotations(const std::vector<std::shared_ptr<Transform>>& transforms, const ModelSpec& spec);
   bool turns_residual() const { return !residual_.empty(); }
+  /// How many transforms stand before the first that turns anything.
+  std::size_t transforms_before() const { return before_; }
   void turn(EditableBlock& block, const ModelSpec& spec, Device& device) const;
   /// (N,E) rows of an embedding, which become the residual stream.
   void turn_rows(View<float, 2> rows, Device& device) const;
@@ -25,6 +27,7 @@ class PATCHBAY_API Rotations {
 
  private:
   std::vector<std::shared_ptr<const Rotation>> residual_, values_;
+  std::size_t before_ = 0;
 };
 
 }  // namespace patchbay
