@@ -16,7 +16,7 @@ struct ModelOptions {
   bool json = false;
 };
 struct ConvertCommandOptions { std::string in, out, type; bool force = false, json = false; };   ///< type: f32, f16, bf16; "": as stored
-struct QuantizeCommandOptions { ModelOptions model; std::string out; bool force = false, quiet = false; };   ///< assignments: keys of weights, without that word
+struct QuantizeCommandOptions { ModelOptions model; std::string out, layout; bool force = false, quiet = false; };   ///< assignments: keys of weights, without that word
 struct ListOptions { std::string what, of; bool json = false, verbose = false; };   ///< what: "" all, a kind, or "kernels"; of: of what
 struct DescribeOptions { std::string name; bool json = false; bool markdown = false; };
 struct CheckOptions { std::string file; bool json = false; };

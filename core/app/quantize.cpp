@@ -1,4 +1,4 @@
-// patchbay quantize --model IN --out OUT.gguf [key=value ...]: a model's weights in fewer bits, as a file that others read.
+// patchbay quantize --model IN --out OUT [key=value ...]: a model's weights in fewer bits, as a GGUF file or a folder that others read.
 //
 // --json: {"out", "tensors", "quantized_tensors", "weights_bytes", "calibration": {..}, "notes": {tensor: line}, "warnings": [..]}.
 #include <fmt/format.h>
@@ -48,6 +48,7 @@ int quantize(const QuantizeCommandOptions& options) {
   TerminalProgress progress(options.quiet);
   WriteOptions write;
   write.force = options.force;
+  write.layout = options.layout;
   const std::string kept = options.out + ".partial";
   if (needs_walk(config)) write.quantize.folder = kept;
   write.quantize.progress = [&](double fraction, const std::string& what) {

@@ -7,6 +7,7 @@
 #include "patchbay/backend.h"
 #include "patchbay/decoder.h"
 #include "patchbay/drafter.h"
+#include "patchbay/integer_codes.h"
 #include "patchbay/kv_prefix.h"
 #include "patchbay/kv_retention.h"
 #include "patchbay/kv_store.h"
@@ -35,6 +36,7 @@ Backend::~Backend() = default;
 Grid::~Grid() = default;
 LinearKernel::~LinearKernel() = default;
 WeightFormat::~WeightFormat() = default;
+HoldsIntegerCodes::~HoldsIntegerCodes() = default;
 Quantizer::~Quantizer() = default;
 Rotation::~Rotation() = default;
 Transform::~Transform() = default;

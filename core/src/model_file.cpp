@@ -10,6 +10,7 @@
 #include "gguf_reader.h"
 #include "gguf_split.h"
 #include "gguf_types.h"
+#include "layouts/folded_modules.h"
 #include "mapping.h"
 #include "safetensors_files.h"
 #include "safetensors_reader.h"
@@ -52,6 +53,7 @@ struct ModelFile::Impl {
     }
     shown = escaped(folder.empty() ? parts.empty() ? path : parts.front()->path : folder);
     for (const auto& part : parts) tensors.insert(tensors.end(), part->contents.tensors.begin(), part->contents.tensors.end());
+    if (!folder.empty()) tensors = folded_modules(folder, std::move(tensors));
     for (const MetaEntry& entry : metadata()) keys.emplace(entry.key, &entry);
     for (const FileTensor& tensor : tensors) names.emplace(tensor.name, &tensor);
   }

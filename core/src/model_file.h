@@ -25,6 +25,17 @@ struct MetaEntry {
   MetaValue value;
 };
 
+struct PackedWeight;
+
+/// A weight that a quantised checkpoint keeps in several tensors, in another order than the format that holds it here.
+class PATCHBAY_API PackedModule {
+ public:
+  virtual ~PackedModule() = default;
+  virtual const PluginSpec& format() const = 0;  ///< what holds it here
+  /// Rows [first_row, first_row + rows) of the weight. @throws Error for numbers that no weight has.
+  virtual PackedWeight read(std::int64_t first_row, std::int64_t rows) const = 0;
+};
+
 struct FileTensor {
   std::string_view name;
   std::uint32_t type = 0;           ///< GGUF tensor type code; kNoTensorType for a type of safetensors that GGUF lacks
@@ -35,6 +46,8 @@ struct FileTensor {
   std::vector<std::int64_t> shape;  ///< the first varies fastest, as in GGUF (safetensors: turned round). A weight R x C has {C, R}
   const std::byte* data = nullptr;
   std::int64_t bytes = 0;
+  /// Of a quantised checkpoint's weight, in place of data; bytes are then those of all its tensors. Null: data has the values.
+  std::shared_ptr<const PackedModule> module = nullptr;
 };
 
 enum class FileForm { gguf, safetensors };

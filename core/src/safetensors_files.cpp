@@ -101,7 +101,7 @@ void check_shards(const SafetensorsFiles& files, std::span<const std::span<const
 
 std::vector<std::string> described_by(const std::string& folder) {
   std::vector<std::string> paths;
-  for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+  for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "quantize_config.json"}) {
     const fs::path path = fs::path(folder) / name;
     if (is_there(path.string())) paths.push_back(path.string());
   }

@@ -6,14 +6,12 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "convert/chat_forms.h"
+#include "convert/folder_files.h"
 #include "convert/gguf_metadata.h"
-#include "convert/hf_config.h"
 #include "convert/moved_tensors.h"
 #include "convert/output_names.h"
-#include "convert/same_model.h"
 #include "convert/tokenizer_forms.h"
 #include "engine/architectures.h"
 #include "engine/model_spec_hf.h"
@@ -28,7 +26,6 @@ namespace patchbay {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFileType = "general.file_type";
 
@@ -42,11 +39,6 @@ const TensorType* type_named(const std::string& name) {
     if (name == option) return find_tensor_type(type);
   }
   throw Error("--type", "unknown type '" + escaped(name, 40) + "'", "f32, f16, bf16");
-}
-
-void require_same(const ModelSpec& source, const ModelSpec& target, const std::string& where, const char* form) {
-  const std::string difference = model_difference(source, target);
-  if (!difference.empty()) throw Error(where, fmt::format("{} has no words for this model's {}", form, difference));
 }
 
 // A folder to GGUF ------------------------------------------------------------------------------------------------------------
@@ -98,7 +90,7 @@ std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, c
   note_unread(spec, *find_architecture(architecture), notes);
   for (TensorOutput& tensor : tensors_for_gguf(file, tensor_pairs(spec, find_architecture(architecture)->interleaved), type)) writer.tensor(std::move(tensor));
   const Beside beside(target);
-  const auto require_described = [&] { require_same(spec, described_by(beside.path, config.name()), config.name(), "GGUF"); };
+  const auto require_described = [&] { require_same_model(spec, described_by(beside.path, config.name()), config.name(), "GGUF"); };
   as_of(out, beside, [&] {
     writer.write_outline(beside.path);
     require_described();
@@ -111,55 +103,19 @@ std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, c
 
 // GGUF to a folder ------------------------------------------------------------------------------------------------------------
 
-/// Without those at the end that only fill up the embedding.
-int tokens_in_use(const ModelFile& file, int count) {
-  constexpr std::int64_t kUnused = 5;
-  const MetaEntry* entry = file.find("tokenizer.ggml.token_type");
-  const auto* types = entry ? std::get_if<std::vector<std::int64_t>>(&entry->value) : nullptr;
-  while (types && count > 0 && (*types)[static_cast<std::size_t>(count) - 1] == kUnused) --count;
-  return count;
-}
-
-Json token_or_null(Token token) { return token >= 0 ? Json(token) : Json(); }
-Json text_or_null(const TokenizerDescription& tokenizer, Token token) { return token >= 0 ? Json(tokenizer.vocabulary.text(token)) : Json(); }
-
-/// What no place of the folder takes would be lost.
-void require_all_placed(const ModelFile& file, const std::vector<TensorPair>& pairs) {
-  std::set<std::string_view> placed = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};  // config.json has them
-  for (const TensorPair& pair : pairs) placed.insert(pair.gguf);
-  for (const FileTensor& tensor : file.tensors()) {
-    if (!placed.contains(tensor.name)) throw Error(fmt::format("{}: tensor '{}'", escaped(file.path()), escaped(tensor.name)), "a folder has no place for it in this model");
-  }
-}
-
 class FolderWriter {
  public:
-  FolderWriter(std::shared_ptr<const ModelFile> file, std::string folder) : file_(std::move(file)), folder_(std::move(folder)) {}
+  FolderWriter(const std::shared_ptr<const ModelFile>& file, std::string folder) : file_(file), folder_(std::move(folder)), files_(file) {}
 
   /// `type` null: as stored. Returns notes.
   std::vector<std::string> write(const TensorType* type) {
-    const ModelSpec spec = read_model_spec(*file_);
-    Json config = hf_config(*file_, spec);
-    const std::string_view main_type = (type ? *type : usual_type(*file_)).name;
-    config["dtype"] = config["torch_dtype"] = main_type == "F32" ? "float32" : main_type == "F16" ? "float16" : "bfloat16";
-    const bool has_text = has_gguf_tokenizer(*file_);
-    if (has_text) tokenizer_ = read_gguf_tokenizer(*file_);
-    config["bos_token_id"] = token_or_null(tokenizer_.bos);
-    config["eos_token_id"] = token_or_null(tokenizer_.eos);
-    config["pad_token_id"] = nullptr;
-    const ModelSpec described = read_hf_model_spec(nlohmann::json(config), escaped(file_->path()));
-    require_same(spec, described, escaped(file_->path()), "config.json");
-    const auto pairs = tensor_pairs(described, find_architecture(file_->string("general.architecture"))->interleaved);
-    require_all_placed(*file_, pairs);
-    auto tensors = tensors_for_folder(file_, pairs, type);
+    files_.config["dtype"] = files_.config["torch_dtype"] = torch_type((type ? *type : usual_type(*file_)).name);
+    auto tensors = tensors_for_folder(file_, files_.pairs(), type);
     note_rounding(type);
-
     std::error_code code;
     fs::create_directory(folder_, code);
     if (code) throw Error(escaped(folder_), "making the folder failed: " + code.message());
-    json("config.json", config);
-    if (has_text) write_texts();
-    else notes_.push_back("the GGUF file has no tokenizer: the folder knows no text and no chats");
+    for (std::string& note : files_.write(folder_)) notes_.push_back(std::move(note));
     write_safetensors(folder_ + "/model.safetensors", std::move(tensors));
     read_model_spec(*ModelFile::open(folder_));
     return std::move(notes_);
@@ -173,22 +129,9 @@ class FolderWriter {
     notes_.push_back(fmt::format("{} quantised tensors are rounded to {}: --type f32 keeps every value", quantised, name == "F16" ? "f16" : "bf16"));
   }
 
-  void json(const char* name, const Json& value) const { write_file_atomically(folder_ + "/" + name, value.dump(2) + "\n"); }
-
-  void write_texts() {
-    json("tokenizer.json", tokenizer_json(tokenizer_, tokens_in_use(*file_, tokenizer_.vocabulary.size())));
-    Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"bos_token", text_or_null(tokenizer_, tokenizer_.bos)},
-                   {"eos_token", text_or_null(tokenizer_, tokenizer_.eos)}, {"clean_up_tokenization_spaces", false}};
-    if (Json templates = chat_template_json(*file_); !templates.is_null()) config["chat_template"] = std::move(templates);
-    json("tokenizer_config.json", config);
-    Json generation = {{"bos_token_id", token_or_null(tokenizer_.bos)}, {"eos_token_id", tokenizer_.ends}};
-    generation.update(sampling_json(*file_, notes_));
-    json("generation_config.json", generation);
-  }
-
   std::shared_ptr<const ModelFile> file_;
   std::string folder_;
-  TokenizerDescription tokenizer_;
+  FolderFiles files_;
   std::vector<std::string> notes_;
 };
 

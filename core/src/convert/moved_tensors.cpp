@@ -58,12 +58,8 @@ void write_as(const TensorType& type, const std::string& name, View<const float,
   write_numbers<Half>(values, narrow, sink);
 }
 
-/// Where row `row` of a matrix of heads lies in the other order: neighbours (2i, 2i + 1) against halves (i, i + size/2).
+/// The other way than row_in_gguf().
 std::int64_t row_in_folder(std::int64_t row, std::int64_t size) { return row / size * size + row % 2 * (size / 2) + row % size / 2; }
-std::int64_t row_in_gguf(std::int64_t row, std::int64_t size) {
-  const std::int64_t within = row % size, half = size / 2;
-  return row / size * size + within % half * 2 + within / half;
-}
 
 /// The rows [first, first + rows) of a stored tensor, changed on their way.
 struct Move {
@@ -135,6 +131,11 @@ std::vector<std::int64_t> turned(std::vector<std::int64_t> shape, bool transpose
 }
 
 }  // namespace
+
+std::int64_t row_in_gguf(std::int64_t row, std::int64_t size) {
+  const std::int64_t within = row % size, half = size / 2;
+  return row / size * size + within % half * 2 + within / half;
+}
 
 std::vector<TensorPair> tensor_pairs(const ModelSpec& spec, bool interleaved) {
   std::vector<TensorPair> pairs;

@@ -32,6 +32,8 @@ std::vector<TensorOutput> tensors_for_gguf(const std::shared_ptr<const ModelFile
 /// With `type` null, what GGUF keeps in F32 whatever the matrices are (vectors, routers) is written in the usual type where that loses nothing.
 PATCHBAY_API std::vector<TensorOutput> tensors_for_folder(const std::shared_ptr<const ModelFile>& gguf, const std::vector<TensorPair>& pairs,
                                                           const TensorType* type);
+/// Which row of GGUF's matrix of heads of `size` is row `row` of the folder's: neighbours (2i, 2i + 1) against halves (i, i + size/2).
+std::int64_t row_in_gguf(std::int64_t row, std::int64_t size);
 /// The tensors whose values a float type only comes near.
 int count_quantised(const ModelFile& file);
 /// The float type in which most of the weights' bytes are stored, or F16.

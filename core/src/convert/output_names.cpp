@@ -32,7 +32,7 @@ bool is_part_of(const ModelFile& file, const std::string& path) {
 /// --force replaces a model's folder, and no other: what is in it must be what such folders hold.
 void require_model_folder(const std::string& out) {
   constexpr std::string_view kNames[] = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                                         "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "added_tokens.json"};
+                                         "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "added_tokens.json", "quantize_config.json"};
   constexpr std::string_view kMoreTemplates = "additional_chat_templates";
   for (const auto& entry : fs::recursive_directory_iterator(out)) {
     const std::string name = entry.path().filename().string();

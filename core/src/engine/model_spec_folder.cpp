@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "engine/model_spec_hf.h"
 #include "json_file.h"
@@ -22,11 +23,12 @@ class FolderCheck {
     for (const auto& [name, shape] : expected_) {
       const FileTensor* tensor = file_.tensor(name);
       if (!tensor) fail(name, "missing tensor: config.json's model has it");
+      if (tensor->module && turned_.contains(name)) fail(name, "is quantised, and config.json's model keeps this weight as inputs x outputs: such modules are not read");
       if (tensor->shape == shape) continue;
       fail(name, fmt::format("tensor shape mismatch: {}", shown(tensor->shape)), shown(shape));
     }
     for (const FileTensor& tensor : file_.tensors()) {
-      if (expected_.contains(std::string(tensor.name)) || is_buffer(tensor.name) || is_copy_of_embedding(tensor)) continue;
+      if (expected_.contains(std::string(tensor.name)) || is_buffer(tensor.name) || is_bias_of_module(tensor.name) || is_copy_of_embedding(tensor)) continue;
       fail(tensor.name, fmt::format("unexpected tensor: config.json's model, a {} of {} layers, has none of this name", spec_.architecture, spec_.layers));
     }
   }
@@ -39,6 +41,7 @@ class FolderCheck {
   static std::string shown(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape.rbegin(), shape.rend(), ", ")); }
 
   void expect(const TensorPlace& place, int layer, int expert) {
+    if (place.transposed) turned_.insert(tensor_name(place, layer, expert));
     const auto [outputs, inputs] = matrix_shape(spec_, place.role);
     const std::int64_t rows = place.first_row + outputs;  // of a fused tensor: its last part says how many there are
     std::vector<std::int64_t>& shape = expected_[tensor_name(place, layer, expert)];
@@ -58,11 +61,17 @@ class FolderCheck {
   static bool is_buffer(std::string_view name) {
     return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.masked_bias") || name.ends_with(".attn.bias");
   }
+  /// Writers of quantised checkpoints give every module a bias; it is added as any other.
+  bool is_bias_of_module(std::string_view name) const {
+    if (!name.ends_with(".bias")) return false;
+    const FileTensor* weight = file_.tensor(std::string(name.substr(0, name.size() - 5)) + ".weight");
+    return weight && weight->module;
+  }
   /// A tied head may be written out; if it is not the embedding, this is another model.
   bool is_copy_of_embedding(const FileTensor& tensor) const {
     if (!spec_.tied_head || tensor.name != "lm_head.weight") return false;
     const FileTensor* embedding = file_.tensor(tensor_name(*spec_.place(Role::embedding), -1));
-    if (embedding->type_name == tensor.type_name && embedding->shape == tensor.shape &&
+    if (embedding->data && tensor.data && embedding->type_name == tensor.type_name && embedding->shape == tensor.shape &&
         std::memcmp(embedding->data, tensor.data, static_cast<std::size_t>(tensor.bytes)) == 0) return true;
     fail(tensor.name, "differs from the embedding, but config.json ties both", "tie_word_embeddings: false");
   }
@@ -70,6 +79,7 @@ class FolderCheck {
   const ModelFile& file_;
   const ModelSpec& spec_;
   std::map<std::string, std::vector<std::int64_t>> expected_;  ///< by name: the shape, as FileTensor has it
+  std::set<std::string> turned_;                               ///< of them, those stored as inputs x outputs
 };
 
 /// GPT-2's own folder leaves out the name of the part that holds all but the head.

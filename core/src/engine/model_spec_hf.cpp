@@ -21,7 +21,7 @@ struct FixedKey {
 };
 constexpr FixedKey kFixed[] = {
     {"use_bidirectional_attention", "false"}, {"scale_attn_weights", "true"},  {"scale_attn_by_inverse_layer_idx", "false"},
-    {"add_cross_attention", "false"},         {"is_encoder_decoder", "false"}, {"quantization_config", "null"}};
+    {"add_cross_attention", "false"},         {"is_encoder_decoder", "false"}};
 
 class Reader {
  public:

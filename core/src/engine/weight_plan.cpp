@@ -55,8 +55,10 @@ std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTen
                 "tensor " + std::string(tensor.name) + " has type " + std::string(tensor.type_name) + ", which is not computed",
                 computed_types(), "requantise the model to one of these");
   }
-  return make<WeightFormat>({std::string(tensor.format), nullptr});
+  return make<WeightFormat>(stored_spec(tensor));
 }
+
+PluginSpec stored_spec(const FileTensor& tensor) { return tensor.module ? tensor.module->format() : PluginSpec{std::string(tensor.format), nullptr}; }
 
 std::int64_t rows_of(const FileTensor& tensor) {
   std::int64_t rows = 1;

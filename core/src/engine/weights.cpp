@@ -31,6 +31,7 @@ PackedWeight widened(const FileTensor& tensor, const WeightFormat& fp32, RowRang
 /// Points a format's single part at the file's bytes.
 PackedWeight mapped(const std::shared_ptr<const ModelFile>& file, const FileTensor& tensor, const WeightFormat& format,
                     RowRange range) {
+  if (tensor.module) return tensor.module->read(range.first, range.count);
   PackedWeight w;
   w.name = tensor.name;
   w.cols = tensor.shape.at(0);
@@ -160,7 +161,7 @@ class Loader {
   Linear as_stored(const TensorPlace& place, const FileTensor& tensor, RowRange range) const {
     Linear linear;
     linear.format = stored_format(*file_, tensor);
-    linear.spec = {std::string(tensor.format), nullptr};
+    linear.spec = stored_spec(tensor);
     if (place.transposed) transpose(linear, tensor, range);
     else linear.packed = packed(tensor, *linear.format, range);
     return linear;

@@ -101,7 +101,9 @@ class WeightPlan {
   std::vector<const FileTensor*> tensors_;
 };
 
-/// The format that a tensor is stored in. @throws Error where it is not computed with.
+/// The format that a tensor is stored in, as settings name it.
+PluginSpec stored_spec(const FileTensor& tensor);
+/// The same, made. @throws Error where it is not computed with.
 std::shared_ptr<WeightFormat> stored_format(const ModelFile& file, const FileTensor& tensor);
 /// Of a stored tensor seen as a matrix whose rows are as long as its first extent.
 std::int64_t rows_of(const FileTensor& tensor);

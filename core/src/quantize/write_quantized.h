@@ -13,6 +13,7 @@ namespace patchbay {
 struct WriteOptions {
   QuantizeOptions quantize;
   bool force = false;  ///< replace what is there
+  std::string layout;  ///< of a folder's quantised weights: gptq, gptq_v2, awq, awq_gemv; "": by the format
 };
 
 /// What was written, and what a person should know of it.
@@ -24,7 +25,7 @@ struct WrittenModel {
 };
 
 /// Writes the model of a GGUF file or a Hugging Face folder as `out`, its matrices as config's weights say; the tokenizer stays. NAME.gguf becomes a
-/// GGUF file. Appears whole or not at all. @throws Error before any work for a name that no writer takes, or a format that the writer has no layout for.
+/// GGUF file, another name a folder. Appears whole or not at all. @throws Error before any work for a name that no writer takes, or a format that the writer has no layout for.
 PATCHBAY_API WrittenModel write_quantized(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, Ops& ops, const std::string& out,
                                           const WriteOptions& options);
 

@@ -9,6 +9,7 @@
 #include "int_grouped_gpu.h"
 #include "patchbay/format_kit.h"
 #include "patchbay/half.h"
+#include "patchbay/integer_codes.h"
 #include "patchbay/plugin.h"
 
 namespace patchbay {
@@ -32,7 +33,7 @@ struct GroupGrid final : Grid {
   }
 };
 
-class IntGrouped final : public WeightFormat {
+class IntGrouped final : public WeightFormat, public HoldsIntegerCodes {
  public:
   struct Params {
     int bits = 4;
@@ -120,6 +121,40 @@ class IntGrouped final : public WeightFormat {
           const std::int64_t place = g * size + i;
           out(r, order.empty() ? place : order[place]) = value_of(codes[i], group);  // (I7)
         }
+      }
+    }
+  }
+
+  int code_bits() const override { return params_.bits; }
+  IntegerCodes integer_codes(const PackedWeight& w) const override {
+    IntegerCodes all{params_.bits, w.rows, w.cols, tile_columns(w.cols), {}, {}, {}, order_of(w)};
+    all.codes.resize(w.rows * w.cols);
+    for (std::int64_t r = 0; r < w.rows; ++r) {
+      for (std::int64_t g = 0; g < all.groups(); ++g) {
+        stream_.unpack(&codes_of(w)(r, g, 0), all.group, &all.codes[r * w.cols + g * all.group]);
+        all.scales.push_back(scales_of(w)(r, g));
+        all.zeros.push_back(static_cast<std::uint8_t>(load(w, r, g).zero));
+      }
+    }
+    return all;
+  }
+
+  void store_integer_codes(const IntegerCodes& all, PackedWeight& out) const override {
+    if (all.bits != params_.bits || all.group != tile_columns(all.cols)) throw Error(label(), "codes of another width or group");
+    if (!all.order.empty() && !store_column_order({all.order.data(), {all.cols}}, out))
+      throw Error(label(), "columns in another order than the weight's", "", "column_order: true");
+    const int middle = 1 << (params_.bits - 1);
+    std::vector<std::uint8_t> zeros(all.rows);
+    for (std::int64_t g = 0; g < all.groups(); ++g) {
+      for (std::int64_t r = 0; r < all.rows; ++r) {
+        stream_.pack(&all.codes[r * all.cols + g * all.group], all.group, &codes_of(out)(r, g, 0));
+        scales_of(out)(r, g) = all.scales[r * all.groups() + g];
+        zeros[r] = all.zeros[r * all.groups() + g];
+      }
+      if (!params_.symmetric) {
+        stream_.pack(zeros.data(), all.rows, &zeros_of(out)(g, 0));
+      } else if (std::ranges::any_of(zeros, [&](int zero) { return zero != middle; })) {
+        throw Error(label(), "a zero point that is not the middle code", std::to_string(middle), "symmetric: false");
       }
     }
   }

@@ -1,0 +1,157 @@
+// patchbay quantize --out FOLDER: the folder is the model that the same settings make in a session, from a folder and from a GGUF file.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "config.h"
+#include "convert/convert.h"
+#include "experiment/evaluation.h"
+#include "model_file.h"
+#include "patchbay/plugin.h"
+#include "program.h"
+#include "quantize/write_folder.h"
+#include "session.h"
+#include "support.h"
+
+using namespace patchbay;
+using namespace patchbay::test;
+using Catch::Contains;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string kModel = source_path("data/tiny-shakespeare/tiny-shakespeare-f16.gguf");
+const std::string kCalibration = "{text: '" + source_path("data/calibration.txt") + "', samples: 4, length: 32}";
+
+/// The tiny model as a folder: F16 as in the file, queries' and keys' rows in transformers' order.
+const std::string& model_folder() {
+  static const TemporaryFolder folder;
+  static const std::string path = folder / "model";
+  if (!std::filesystem::exists(path)) convert_model(ModelFile::open(kModel), path, {});
+  return path;
+}
+
+ProgramResult run_quantize(const std::string& model, const std::string& out, std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"quantize", "--model", model, "--out", out, "--json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_program(arguments);
+}
+
+/// The negative log-likelihood of each token of one window.
+std::vector<float> scores(const std::string& path, const std::string& weights) {
+  const auto file = ModelFile::open(path);
+  const std::string yaml = "activations: fp32" + (weights.empty() ? "" : "\nweights: " + weights);
+  Session session(file, read_run_config(parse_yaml(yaml, "t.yaml")), {64, 1, {}});
+  const auto text = evaluation_text(session.tokenizer(), source_path("data/tiny-shakespeare/evaluation.txt"));
+  ScoreOptions options;
+  options.windows = 1;
+  return score(scored_model(session), text, protocol_named("patchbay", 64), options).nll;
+}
+
+struct Case {
+  std::string layout, quantizer, format;
+  std::vector<std::string> more;  ///< settings beside these, as the command has them
+  std::string more_yaml;
+};
+std::string yaml_of(const Case& c) { return "{quantizer: " + c.quantizer + ", format: " + c.format + c.more_yaml + "}"; }
+
+ProgramResult quantize(const std::string& model, const std::string& out, const Case& c) {
+  std::vector<std::string> arguments = {"quantizer=" + c.quantizer, "format=" + c.format};
+  if (!c.layout.empty()) arguments.insert(arguments.begin(), {"--layout", c.layout});
+  arguments.insert(arguments.end(), c.more.begin(), c.more.end());
+  return run_quantize(model, out, arguments);
+}
+
+Json config_of(const std::string& folder) { return Json::parse(read_file(folder + "/config.json")); }
+
+}  // namespace
+
+TEST_CASE("quantize: a folder in each layout computes what its settings compute in a session, bit for bit") {
+  const Case cases[] = {
+      {"", "rtn", "{type: int_grouped, bits: 4, group_size: 32, symmetric: true}", {}, ""},
+      {"gptq_v2", "rtn", "{type: int_grouped, bits: 3, group_size: -1}", {}, ""},
+      {"gptq_v2", "{type: gptq, desc_act: true}", "{type: int_grouped, bits: 4, group_size: 64, column_order: true}", {"calibration=" + kCalibration}, ", calibration: " + kCalibration},
+      {"awq", "rtn", "{type: int_grouped, bits: 4, group_size: 64}", {}, ""},
+      {"awq_gemv", "rtn", "{type: int_grouped, bits: 4, group_size: 64}", {"rules=[{match: '*.ffn_down', quantizer: none}]"}, ", rules: [{match: '*.ffn_down', quantizer: none}]"},
+      {"", "rtn", "{type: int_grouped, bits: 4, group_size: 32}", {"rules=[{match: blk.1.ffn_up, format: {type: int_grouped, bits: 8, group_size: 64}}]"},
+       ", rules: [{match: blk.1.ffn_up, format: {type: int_grouped, bits: 8, group_size: 64}}]"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.layout << " " << c.format);
+    const TemporaryFolder folder;
+    const std::string out = folder / "out";
+    const auto result = quantize(model_folder(), out, c);
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    const auto written = ModelFile::open(out);
+    check_model(*written);
+    REQUIRE(std::string(written->tensor("model.layers.0.self_attn.q_proj.weight")->format) == "int_grouped");
+    REQUIRE(std::string(written->tensor("model.embed_tokens.weight")->type_name) == "F16");
+    REQUIRE(scores(out, "") == scores(model_folder(), yaml_of(c)));
+    REQUIRE(read_file(out + "/tokenizer.json") == read_file(model_folder() + "/tokenizer.json"));
+    const Json config = config_of(out)["quantization_config"];
+    const bool awq = c.layout.substr(0, 3) == "awq";
+    REQUIRE(config["quant_method"] == (awq ? "awq" : "gptq"));
+    REQUIRE(std::filesystem::exists(out + "/quantize_config.json") == !awq);
+    if (!awq) REQUIRE(config["checkpoint_format"] == (config["sym"] ? "gptq" : "gptq_v2"));
+    if (c.layout == "awq_gemv") REQUIRE(config["modules_to_not_convert"].size() == 4);
+    if (c.quantizer != "rtn") REQUIRE(config["desc_act"] == true);
+    if (c.more_yaml.find("blk.1.ffn_up") != std::string::npos) REQUIRE(config["dynamic"]["+:^model\\.layers\\.1\\.mlp\\.up_proj$"]["bits"] == 8);
+  }
+}
+
+TEST_CASE("quantize: a GGUF file becomes the folder that its model's folder becomes, tensor for tensor") {
+  const TemporaryFolder folder;
+  const Case c = {"awq", "rtn", "{type: int_grouped, bits: 4, group_size: 32}", {}, ""};
+  REQUIRE(quantize(kModel, folder / "a", c).code == 0);
+  REQUIRE(quantize(model_folder(), folder / "b", c).code == 0);
+  REQUIRE((read_file(folder / "a/model.safetensors") == read_file(folder / "b/model.safetensors")));
+  const auto close = [](const std::vector<float>& x, const std::vector<float>& y) {
+    float largest = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::fabs(x[i] - y[i]));
+    return x.size() == y.size() && largest < 2e-4f;
+  };
+  REQUIRE(close(scores(folder / "a", ""), scores(kModel, yaml_of(c))));
+  // Back to GGUF, by the command that converts any folder, in numbers that lose nothing.
+  REQUIRE(run_program({"convert", folder / "a", folder / "a.gguf", "--type", "f32"}).code == 0);
+  REQUIRE(close(scores(folder / "a.gguf", ""), scores(folder / "a", "")));
+}
+
+TEST_CASE("quantize: large models are cut into shards with an index") {
+  const TemporaryFolder folder;
+  const auto file = ModelFile::open(model_folder());
+  const RunConfig config = read_run_config(parse_yaml("weights: {quantizer: rtn, format: {type: int_grouped, bits: 4, group_size: 32}}", "t.yaml"));
+  const auto backend = make<Backend>(config.backend);
+  write_quantized_folder(file, config, backend->ops(), folder / "whole", {});
+  write_quantized_folder(file, config, backend->ops(), folder / "shards", {}, 1'000'000);
+  const Json index = Json::parse(read_file(folder / "shards/model.safetensors.index.json"));
+  const auto whole = ModelFile::open(folder / "whole"), shards = ModelFile::open(folder / "shards");
+  REQUIRE(index["weight_map"].size() > whole->tensors().size());
+  REQUIRE(std::filesystem::exists(folder / "shards/model-00002-of-" + index["weight_map"].begin()->get<std::string>().substr(15)));
+  REQUIRE_FALSE(std::filesystem::exists(folder / "shards/model.safetensors"));
+  REQUIRE(scores(folder / "whole", "") == scores(folder / "shards", ""));
+}
+
+TEST_CASE("quantize: a folder that no layout can say is refused, and nothing is left of it (Q03, Q04)") {
+  const TemporaryFolder folder;
+  const auto refused = [&](std::vector<std::string> settings) {
+    const auto result = run_quantize(kModel, folder / "out", std::move(settings));
+    CHECK(result.code == 1);
+    CHECK(std::filesystem::is_empty(folder.path));
+    return result.err;
+  };
+  CHECK_THAT(refused({"format.type=q4_0"}), Contains("--layout") && Contains("q4_0") && Contains("int_grouped"));
+  CHECK_THAT(refused({"--layout", "exl2", "format.type=int_grouped"}), Contains("exl2") && Contains("gptq, gptq_v2, awq, awq_gemv"));
+  CHECK_THAT(refused({"--layout", "awq", "format={type: int_grouped, bits: 3}"}), Contains("codes of 3 bits") && Contains("4 bits"));
+  CHECK_THAT(refused({"--layout", "awq", "format={type: int_grouped, column_order: true}"}), Contains("another order"));
+  CHECK_THAT(refused({"--layout", "awq_gemv", "format={type: int_grouped, group_size: 16}"}), Contains("groups of 16"));
+  CHECK_THAT(refused({"format={type: int_grouped, group_size: 100}"}), Contains("100") && Contains("blk.0"));
+  CHECK_THAT(refused({"format.type=int_grouped", "targets=all"}), Contains("embed_tokens") && Contains("targets=blocks"));
+  CHECK_THAT(refused({"--layout", "gptq", "format={type: int_grouped, bits: 2, group_size: 8}"}), Contains("zero point 0") && Contains("gptq_v2"));
+  CHECK_THAT(refused({"quantizer.type=none"}), Contains("quantises no weight"));
+  const auto gguf = run_quantize(kModel, folder / "a.gguf", {"--layout", "gptq", "format.type=q4_0"});
+  CHECK(gguf.code == 1);
+  CHECK_THAT(gguf.err, Contains("--layout") && Contains("folders"));
+}
