@@ -104,11 +104,11 @@ TEST_CASE("votes and matches") {
 
 TEST_CASE("reductions of a warp and of a block, odd numbers of warps too") {
   everywhere([&](gpu::World world) {
-    const DeviceArray<int> out(9 * 32);
+    const DeviceArray<int> out(10 * 32);
     gpu::pick(gpu_launchers::reductions, world)(out.data(), {});
     int sum = 0, smallest = 1000, largest = -1000, conjunction = -1, disjunction = 0, parity = 0;
     for (int i = 0; i < 32; ++i) {
-      const int value = (i * 37 + 11) % 64 - 32;
+      const int value = (i * 37 + 11) % 32 - 16;
       sum += value, smallest = std::min(smallest, value), largest = std::max(largest, value);
       conjunction &= value, disjunction |= value, parity ^= value;
     }
@@ -116,6 +116,7 @@ TEST_CASE("reductions of a warp and of a block, odd numbers of warps too") {
     const std::array<int, 9> wanted = {sum, smallest, largest, conjunction, disjunction, parity, sum, largest, smallest};
     for (int k = 0; k < 9; ++k)
       for (int i = 0; i < 32; ++i) CHECK(got[k * 32 + i] == wanted[k]);
+    for (int i = 0, prefix = 0; i < 32; ++i) CHECK(got[9 * 32 + i] == (prefix += (i * 37 + 11) % 32 - 16));
   });
   for (const int n : {32, 96, 224, 1024}) {
     everywhere([&](gpu::World world) {

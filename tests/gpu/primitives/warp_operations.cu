@@ -32,20 +32,21 @@ __global__ void votes_kernel(unsigned* out) {
 }
 
 __global__ void reductions_kernel(int* out) {
-  const int i = threadIdx.x, value = (i * 37 + 11) % 64 - 32;
+  const int i = threadIdx.x, value = (i * 37 + 11) % 32 - 16;  // each once: none may be missed by one
   const int results[] = {__reduce_add_sync(~0u, value), __reduce_min_sync(~0u, value), __reduce_max_sync(~0u, value),
                          static_cast<int>(__reduce_and_sync(~0u, static_cast<unsigned>(value))),
                          static_cast<int>(__reduce_or_sync(~0u, static_cast<unsigned>(value))),
                          static_cast<int>(__reduce_xor_sync(~0u, static_cast<unsigned>(value))),
-                         gpu::warp_sum(value), gpu::warp_max(value), gpu::warp_min(value)};
-  for (int k = 0; k < 9; ++k) out[k * 32 + i] = results[k];
+                         gpu::warp_sum(value), gpu::warp_max(value), gpu::warp_min(value), gpu::warp_prefix_sum(value)};
+  for (int k = 0; k < 10; ++k) out[k * 32 + i] = results[k];
 }
 
 __global__ void block_reductions_kernel(float* out) {
   const int i = gpu::thread_rank();
   const float value = static_cast<float>((i * 29) % 101);
-  const float sum = gpu::block_sum(value), largest = gpu::block_max(value);
-  out[i] = sum + 1000000 * largest;
+  PATCHBAY_SHARED(float, scratch, [32]);  // one for all: it must be free when a call returns
+  const float sum = gpu::block_sum(value, scratch), largest = gpu::block_max(value, scratch), again = gpu::block_sum(value, scratch);
+  out[i] = sum == again && sum == gpu::block_sum(value) && largest == gpu::block_max(value) ? sum + 1000000 * largest : -1;
 }
 
 __global__ void barriers_kernel(int* out) {
