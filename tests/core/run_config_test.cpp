@@ -162,7 +162,7 @@ TEST_CASE("what cannot be run is refused before a weight is read") {
       {"weights: {quantizer: rtn, format: q8_0, rules: [{format: q8_0}]}\n", "weights.rules[0].match: missing value"},
       {"weights: {quantizer: rtn, format: q8_0, rules: {a: b}}\n", "weights.rules: no list of rules"},
       {"weights: {quantizer: rtn, format: q8_0, rules: [{match: a, bits: 4}]}\n", "weights.rules[0].bits: unknown parameter"},
-      {"weights: {quantizer: rtn, format: {type: int_grouped, bits: 5}}\n", "a.yaml:1: weights.format.bits: 5 is out of range"},
+      {"weights: {quantizer: rtn, format: {type: int_grouped, bits: 9}}\n", "a.yaml:1: weights.format.bits: 9 is out of range"},
       {"weights: {quantizer: rtn, format: {type: int_grouped, group_sise: 64}}\n", "did you mean group_size?"},
       {"weights: {quantizer: RTNX, format: q8_0}\n", "weights.quantizer: quantizers/RTNX: unknown plugin"},
       {"weights: {quantiser: rtn}\n", "weights.quantiser: unknown parameter"},
