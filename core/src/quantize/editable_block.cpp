@@ -83,8 +83,11 @@ void EditableBlock::use(BlockMatrix& matrix, const QuantizedMatrix& quantized) {
   Linear& linear = *matrix.linear;
   linear.packed = quantized.packed;
   linear.format = quantized.format;
-  linear.kernel = decode_then_multiply(*linear.format, linear.packed, ops_);
   matrix.values = {};
+  // Decoded once for all samples, not once for each: the same products bit for bit.
+  const auto values = std::make_shared<const std::vector<float>>(decoded(linear, ops_.device()));
+  const View<const float, 2> w(values->data(), {linear.packed.rows, linear.packed.cols});
+  linear.kernel = multiply_as_stored(linear.format->label(), {matrix.name(), w.shape[0], w.shape[1], {w}, values, {}}, w, ops_);
 }
 
 EditableMatrix EditableBlock::editable(BlockMatrix& matrix) const {
