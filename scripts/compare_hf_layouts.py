@@ -132,10 +132,13 @@ def our_weights(program, folder):
     return safetensors.torch.load_file(f"{folder}-f32/model.safetensors")
 
 
-def perplexity_by(model, tokens):
+def perplexity_by(model, tokens, with_bos):
+    """Protocol `patchbay`: all but the first token of each window are scored; where the model wants BOS, it is that one."""
     losses = []
     for begin in range(0, WINDOW * WINDOWS, WINDOW):
         window = torch.tensor([tokens[begin:begin + WINDOW]])
+        if with_bos:
+            window[0, 0] = tokens[0]
         with torch.no_grad():
             logits = model(window).logits[0, :-1].double()
         losses.append(torch.nn.functional.cross_entropy(logits, window[0, 1:], reduction="sum").item())
@@ -156,13 +159,13 @@ def main():
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch) / "out"
             patchbay(args.program, "quantize", "--model", args.model, "--out", folder, "--layout", layout, "--quiet", *settings)
-            ours = json.loads(patchbay(args.program, "perplexity", "--model", folder, "--text", args.text, "--window", WINDOW, "--chunks", WINDOWS, "--json", "activations=fp32"))
-            tokens = json.loads(patchbay(args.program, "tokenize", "--model", folder, "--file", args.text, "--json"))["tokens"]
+            ours = json.loads(patchbay(args.program, "perplexity", "--model", folder, "--text", args.text, "--window", WINDOW, "--chunks", WINDOWS, "--json", "activations=fp32", "kv_store.format=fp32"))
+            tokens = json.loads(patchbay(args.program, "tokenize", "--model", folder, "--file", args.text, "--add-special", "--json"))["tokens"]
             if layout == "compressed-tensors":
                 model = by_compressed_tensors(folder)
             else:
                 model = by_transformers(folder, independent_weights(folder, args.autoawq))
-            theirs, weights = perplexity_by(model, tokens), model.state_dict()
+            theirs, weights = perplexity_by(model, tokens, ours["bos"] == "first of each window"), model.state_dict()
             difference = max((weights[key].float() - tensor).abs().max().item() for key, tensor in our_weights(args.program, folder).items())
         print(f"| {name} | {difference:.3g} | {ours['perplexity']:.4f} | {theirs:.4f} | {theirs / ours['perplexity'] - 1:+.4%} |", flush=True)
 

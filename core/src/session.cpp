@@ -115,7 +115,8 @@ std::map<std::string, std::string> planned_formats(const ModelFile& file, const 
   std::map<std::string, std::string> formats;
   for (const WeightPlan::Matrix& matrix : plan.matrices()) {
     const auto& chosen = plan.choice(matrix.label).format;
-    formats[std::string(matrix.tensor->name)] = chosen ? chosen->label() : std::string(matrix.tensor->format);
+    const FileTensor& tensor = *matrix.tensor;
+    formats[std::string(tensor.name)] = chosen ? chosen->label() : tensor.module ? stored_format(file, tensor)->label() : std::string(tensor.format);
   }
   return formats;
 }

@@ -144,6 +144,7 @@ TEST_CASE("quantize: a folder that no layout can say is refused, and nothing is 
   };
   CHECK_THAT(refused({"format.type=q4_0"}), Contains("--layout") && Contains("q4_0") && Contains("int_grouped"));
   CHECK_THAT(refused({"--layout", "exl2", "format.type=int_grouped"}), Contains("exl2") && Contains("gptq, gptq_v2, awq, awq_gemv"));
+  CHECK_THAT(refused({"format={type: int_grouped, bits: 5}"}), Contains("codes of 5 bits") && Contains("2, 3, 4, 8"));
   CHECK_THAT(refused({"--layout", "awq", "format={type: int_grouped, bits: 3}"}), Contains("codes of 3 bits") && Contains("4 bits"));
   CHECK_THAT(refused({"--layout", "awq", "format={type: int_grouped, column_order: true}"}), Contains("another order"));
   CHECK_THAT(refused({"--layout", "awq_gemv", "format={type: int_grouped, group_size: 16}"}), Contains("groups of 16"));

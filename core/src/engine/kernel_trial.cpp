@@ -67,9 +67,9 @@ void try_products(const ModelFile& file, const WeightPlan& plan, const RunConfig
   for (const WeightPlan::Matrix& matrix : plan.matrices()) {
     const WeightPlan::Choice& choice = plan.choice(matrix.label);
     PluginSpec spec = choice.spec;
-    if (!choice.format) spec = {matrix.transposed ? "fp32" : std::string(stored_format(file, *matrix.tensor)->label()), nullptr};
+    if (!choice.format) spec = matrix.transposed ? PluginSpec{"fp32", nullptr} : stored_spec(*matrix.tensor);
     if (spec.type.empty()) continue;  // multiplied as it was read
-    const std::string label = choice.format ? choice.format->label() : spec.type;
+    const std::string label = choice.format ? choice.format->label() : matrix.transposed ? spec.type : stored_format(file, *matrix.tensor)->label();
     if (!tried.insert(label + "/" + std::to_string(matrix.cols)).second) continue;
     try {
       try_product(format_on(spec, config, "cuda"), std::min(matrix.rows, kRows), matrix.cols, ops, host);

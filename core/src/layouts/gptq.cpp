@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::int64_t kBlock = 32;  // codes that fill whole words, whatever their bits
 
+constexpr const char* kBits = "2, 3, 4, 8";
+bool has_layout(int bits) { return bits == 2 || bits == 3 || bits == 4 || bits == 8; }
+
 /// 1 in every field of a word.
 std::uint32_t ones(int bits) {
   std::uint32_t word = 0;
@@ -34,7 +37,7 @@ class Gptq final : public IntegerLayout {
     const std::int64_t words = qweight.shape[1], groups = scales.shape[1];
     if (config.varies && !g_idx) module.fail("g_idx", "missing tensor: with \"dynamic\" it says how many columns there are");
     w.bits = config.varies ? static_cast<int>(words * 32 / g_idx->shape[0]) : config.bits;
-    if (w.bits != 2 && w.bits != 3 && w.bits != 4 && w.bits != 8) module.fail("qweight", fmt::format("has codes of {} bits, which are not read", w.bits), "2, 3, 4, 8");
+    if (!has_layout(w.bits)) module.fail("qweight", fmt::format("has codes of {} bits, which are not read", w.bits), kBits);
     w.cols = words * 32 / w.bits;
     w.group = config.varies ? w.cols / groups : config.group_size < 0 ? w.cols : config.group_size;
     require_whole(module, w, words);
@@ -71,6 +74,7 @@ class Gptq final : public IntegerLayout {
   }
 
   std::vector<ModuleOutput> write(const IntegerCodes& w, const QuantizationConfig& config) const override {
+    if (!has_layout(w.bits)) throw Error("layout gptq", fmt::format("codes of {} bits", w.bits), kBits, "format.bits=4, or call OUT NAME.gguf");
     if (w.cols * w.bits % 32 != 0 || w.rows * w.bits % 32 != 0) {
       throw Error("layout gptq", fmt::format("{} x {} codes of {} bits fill no whole words of 32 bits", w.rows, w.cols, w.bits), "rows and columns that are multiples of 32",
                   "write a GGUF file, or keep this weight by a rule (quantizer: none)");
