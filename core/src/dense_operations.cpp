@@ -4,6 +4,7 @@
 
 #include "device_rows.h"
 #include "patchbay/decoder.h"
+#include "patchbay/rounded_inputs.h"
 
 namespace patchbay {
 namespace {
@@ -33,6 +34,10 @@ constexpr DenseOperation kOperations[] = {
     {"gated", 3, 5, [](Ops& ops, const DenseOperands& o) { ops.gated(Gate::silu, o.x, o.y, o.out); }},                    // -x, exp, 1 +, /, times
     {"add", 3, 1, [](Ops& ops, const DenseOperands& o) { ops.add(o.x, o.y); }},
     {"add_rms_norm", 4, 5, [](Ops& ops, const DenseOperands& o) { ops.add_rms_norm(o.x, o.y, o.weight, 1e-5f, o.out); }},
+    {"quantize_rows", 1.5, 2, [](Ops& ops, const DenseOperands& o) { quantize_rows(ops, o.x, {}, {o.codes, o.scales}); }},  // largest; times 127 / it
+    {"add_rms_norm_quantize", 3.5, 7, [](Ops& ops, const DenseOperands& o) {
+       dynamic_cast<RoundingOps&>(ops).add_rms_norm_quantize(o.x, o.y, o.weight, 1e-5f, {}, o.out, {o.codes, o.scales});
+     }},
     {"softmax", 4, 5, [](Ops& ops, const DenseOperands& o) { ops.softmax(o.floats, o.floats); }},                         // largest, x - it, exp, sum, /
     {"scale", 2, 1, [](Ops& ops, const DenseOperands& o) { ops.scale(o.x, 0.5f); }},
     {"soft_cap", 2, 3, [](Ops& ops, const DenseOperands& o) { ops.soft_cap(o.x, 30.0f); }},
@@ -77,6 +82,7 @@ DenseOperands::DenseOperands(Device& device, std::int64_t t, std::int64_t c, std
   x = memory[0].tensor(type, {t, c}), y = memory[1].tensor(type, {t, c}), out = memory[2].tensor(type, {t, c});
   floats = memory[3].tensor(DType::f32, {t, c}), weight = memory[3].tensor(DType::f32, {c}), column = memory[3].tensor(DType::f32, {t});
   angles = memory[4].tensor(DType::f32, {t, size}), ids = memory[5].tensor(DType::i32, {t});
+  codes = memory[2].tensor(DType::i8, {t, c}), scales = memory[4].tensor(DType::f32, {t});
 }
 
 std::span<const DenseOperation> dense_operations() { return kOperations; }

@@ -16,19 +16,19 @@ PATCHBAY_API std::vector<float> random_values(std::int64_t count, std::uint64_t 
 /// (rows, cols) of them on the device.
 PATCHBAY_API Buffer random_rows(Device& device, std::int64_t rows, std::int64_t cols, DType type);
 
-/// Operands of (T,C): x, y and out in the type of activations; floats, the weight (C) and the factors (T) in fp32; row numbers (T). RoPE sees C as heads of
+/// Operands of (T,C): x, y and out in the type of activations; floats, the weight (C) and the factors (T) in fp32; row numbers (T); codes in 8 bits where out lies, scales (T) where angles do. RoPE sees C as heads of
 /// head_size values.
 struct PATCHBAY_API DenseOperands {
   DenseOperands(Device& device, std::int64_t tokens, std::int64_t cols, std::int64_t head_size);
   std::int64_t tokens, cols, head_size;
   Buffer memory[6];
-  TensorRef x, y, out, floats, weight, column, angles, ids;
+  TensorRef x, y, out, floats, weight, column, angles, ids, codes, scales;
 };
 
 /// What an operation computes of each of T C values, counted as the formula has it: a sum, product, quotient, root, exponential or tanh is one.
 struct DenseOperation {
   std::string_view name;     ///< that of the key kernels.NAME too
-  int operands;              ///< of (T,C) in the type of activations, results included; of fp32 each counts twice
+  double operands;           ///< of (T,C) in the type of activations, results included; of fp32 each counts twice, of 8 bits half
   int flops;                 ///< per value
   void (*run)(Ops& ops, const DenseOperands& operands);
 };

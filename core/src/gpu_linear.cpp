@@ -6,6 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "patchbay/rounded_inputs.h"
+
 namespace patchbay {
 namespace {
 
@@ -22,10 +24,10 @@ MatmulKernel kernel_named(std::string_view name) {
   throw Error("kernel " + std::string(name), "is in a table of kernels, but no kernel of products on a GPU");
 }
 
-class GpuLinear final : public LinearKernel {
+class GpuLinear final : public LinearKernel, public RoundsInputs {
  public:
   GpuLinear(std::string label, const PackedWeight& w, Ops& ops, const KernelInfo& prefill, const KernelInfo& decode,
-            std::function<void(const MatmulArgs&, gpu::Stream)> launch, bool plain)
+            RoundedLaunch launch, bool plain, const std::optional<RowRounding>& rounding)
       : label_(std::move(label)),
         w_(upload(w, ops.device())),
         ops_(ops),
@@ -33,19 +35,22 @@ class GpuLinear final : public LinearKernel {
         decode_(decode.name),
         kernels_{kernel_named(prefill_), kernel_named(decode_)},
         launch_(std::move(launch)),
-        plain_(plain) {}
+        plain_(plain),
+        rounding_(rounding) {}
 
   void run(Activation& x, TensorRef y) override {
-    const TensorRef input = x.values();
-    const std::int64_t tokens = input.shape[0];
+    const std::int64_t tokens = x.rows();
     if (tokens == 0) return;
+    const RoundedRows codes = rounding_ ? rounded(x, ops_, *rounding_) : RoundedRows{x.values(), {}};
+    const TensorRef& input = codes.codes;
     require_dense(input, w_.cols);
     require_dense(y, w_.rows);
     MatmulArgs args = arguments(tokens > kDecodeTokens ? kernels_.first : kernels_.second, tokens, y);
     args.x = input.data;
     args.x_type = input.dtype;
-    launch_(args, gpu::stream_of(ops_.device()));
+    launch_(args, static_cast<const float*>(codes.scales.data), gpu::stream_of(ops_.device()));
   }
+  std::optional<RowRounding> input_rounding() const override { return rounding_; }
   std::string path() const override {
     return label_ + ":" + prefill_ + (decode_ == prefill_ ? "" : "+" + decode_) + "/" + std::string(ops_.kernel());
   }
@@ -56,7 +61,7 @@ class GpuLinear final : public LinearKernel {
     require_dense(out, w_.cols);
     MatmulArgs args = arguments(MatmulKernel::take_rows, ids.shape[0], out);
     args.ids = ids.as<const std::int32_t, 1>().data;
-    launch_(args, gpu::stream_of(ops_.device()));
+    launch_(args, nullptr, gpu::stream_of(ops_.device()));
   }
 
  private:
@@ -84,8 +89,9 @@ class GpuLinear final : public LinearKernel {
   Ops& ops_;
   std::string prefill_, decode_;
   std::pair<MatmulKernel, MatmulKernel> kernels_;
-  std::function<void(const MatmulArgs&, gpu::Stream)> launch_;
+  RoundedLaunch launch_;
   bool plain_;
+  std::optional<RowRounding> rounding_;
 };
 
 }  // namespace
@@ -100,12 +106,26 @@ bool finds_cublas() {
   return found;
 }
 
+namespace {
+
+std::unique_ptr<LinearKernel> made(std::string label, const PackedWeight& w, Ops& ops, std::span<const KernelInfo> kernels, const KernelChoice& choice,
+                                   RoundedLaunch launch, bool plain, const std::optional<RowRounding>& how) {
+  const KernelInfo& prefill = pick_kernel(choice.prefill, kernels, label, "prefill", "cuda");
+  const KernelInfo& decode = pick_kernel(choice.decode, kernels, label, "decode", "cuda");
+  return std::make_unique<GpuLinear>(std::move(label), w, ops, prefill, decode, std::move(launch), plain, how);
+}
+
+}  // namespace
+
 std::unique_ptr<LinearKernel> gpu_linear(std::string label, const PackedWeight& w, Ops& ops, std::span<const KernelInfo> kernels,
                                          const KernelChoice& choice, std::function<void(const MatmulArgs&, gpu::Stream)> launch,
                                          bool plain) {
-  const KernelInfo& prefill = pick_kernel(choice.prefill, kernels, label, "prefill", "cuda");
-  const KernelInfo& decode = pick_kernel(choice.decode, kernels, label, "decode", "cuda");
-  return std::make_unique<GpuLinear>(std::move(label), w, ops, prefill, decode, std::move(launch), plain);
+  const auto of_activations = [launch = std::move(launch)](const MatmulArgs& args, const float*, gpu::Stream stream) { launch(args, stream); };
+  return made(std::move(label), w, ops, kernels, choice, of_activations, plain, {});
+}
+std::unique_ptr<LinearKernel> gpu_linear(std::string label, const PackedWeight& w, Ops& ops, std::span<const KernelInfo> kernels,
+                                         const KernelChoice& choice, RoundedLaunch launch, const std::optional<RowRounding>& how) {
+  return made(std::move(label), w, ops, kernels, choice, std::move(launch), false, how);
 }
 
 }  // namespace patchbay

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device_rows.h"
+#include "patchbay/rounded_inputs.h"
 
 namespace patchbay {
 namespace {
@@ -19,21 +20,24 @@ void expect_columns(const std::string& label, std::int64_t weight_cols, std::int
     throw Error(label, "an input of " + std::to_string(input_cols) + " columns meets a weight of " + std::to_string(weight_cols));
 }
 
-class DecodeThenMultiply final : public LinearKernel {
+class DecodeThenMultiply final : public LinearKernel, public RoundsInputs {
  public:
-  DecodeThenMultiply(const WeightFormat& format, const PackedWeight& w, Ops& ops) : format_(format), w_(w), ops_(ops) {}
+  DecodeThenMultiply(const WeightFormat& format, const PackedWeight& w, Ops& ops, const std::optional<RowRounding>& rounding = {})
+      : format_(format), w_(w), ops_(ops), rounding_(rounding) {}
 
   void run(Activation& x, TensorRef y) override {
     expect_columns(format_.label(), w_.cols, x.cols());
-    ops_.host().matmul_decoded(x.values(), w_.rows,
+    ops_.host().matmul_decoded(rounding_ ? rounded_values(x, ops_, *rounding_) : x.values(), w_.rows,
                                [this](std::int64_t first_row, View<float, 2> out) { format_.decode(w_, first_row, out); }, y);
   }
   std::string path() const override { return format_.label() + ":decode/" + std::string(ops_.kernel()); }
+  std::optional<RowRounding> input_rounding() const override { return rounding_; }
 
  private:
   const WeightFormat& format_;
   PackedWeight w_;  // a copy: it shares the bytes
   Ops& ops_;
+  std::optional<RowRounding> rounding_;
 };
 
 class MultiplyAsStored final : public LinearKernel {
@@ -172,6 +176,10 @@ std::unique_ptr<LinearKernel> decode_and_upload(const WeightFormat& format, cons
 std::unique_ptr<LinearKernel> decode_then_multiply(const WeightFormat& format, const PackedWeight& w, Ops& ops) {
   if (!ops.device().is_host()) return decode_and_upload(format, w, ops);
   return std::make_unique<DecodeThenMultiply>(format, w, ops);
+}
+
+std::unique_ptr<LinearKernel> decode_then_multiply(const WeightFormat& format, const PackedWeight& w, Ops& ops, const RowRounding& how) {
+  return std::make_unique<DecodeThenMultiply>(format, w, ops, how);
 }
 
 std::unique_ptr<LinearKernel> multiply_as_stored(std::string label, const PackedWeight& w, TensorRef part, Ops& ops) {

@@ -81,7 +81,7 @@ def main():
     section = common.Section("ncu", given)
     section.report["kernels"] = []
     ncu = shutil.which("ncu") if given.backend == "cuda" else None
-    ladders = ["packed"] if given.quick else list(LADDERS)
+    ladders = ["packed"] if given.quick else list(ONCE)
     left_out = 0
     for ladder in ladders:
         wrong = count(section, ncu, ladder) if section.left() > 6 else None

@@ -36,7 +36,7 @@ std::optional<int> layer_of(const std::string& header) {
       {"format_kit.h", 2},    {"fp8_kv_format.h", 2},    {"params.h", 2},    {"plugin.h", 2},    {"iq4_levels.h", 0},
       {"six_bit_scales.h", 2}, {"double_quantisation.h", 0}, {"weight_seed.h", 0}, {"level_format.h", 2}, {"super_block_search.h", 2}, {"scale_search.h", 2},
       {"group_scaling.h", 2},
-      {"super_block_format.h", 2}, {"gpu_device.h", 2}, {"gpu_kv_cache.cuh", 1}, {"gpu_linear.h", 2}};
+      {"super_block_format.h", 2}, {"gpu_device.h", 2}, {"gpu_kv_cache.cuh", 1}, {"gpu_linear.h", 2}, {"rounded_inputs.h", 2}};
   const auto found = layers.find(header);
   return found == layers.end() ? std::nullopt : std::optional<int>(found->second);
 }

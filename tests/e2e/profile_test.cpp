@@ -104,6 +104,9 @@ TEST_CASE("profile: an operation's kernel is chosen as in YAML; a fused one is o
   CHECK_THAT(kernels("--op softmax kernels.softmax=block").at(0), Contains("softmax_block"));
   CHECK(kernels("--op add_rms_norm").size() == 1);
   CHECK(kernels("--op add_rms_norm --kernel separate").size() == 2);
+  CHECK_THAT(kernels("--op quantize_rows").at(0), Contains("quantize_fast"));
+  CHECK(kernels("--op add_rms_norm_quantize").size() == 1);
+  CHECK(kernels("--op add_rms_norm_quantize --kernel separate").size() == 2);
   CHECK_THAT(fault_of("backends/simt --op rms_norm --kernel blck"), Contains("kernels.rms_norm: unknown kernel blck; allowed: naive, block, fast"));
   CHECK_THAT(fault_of("backends/cpu --op rms_norm"), Contains("it has none for a GPU"));
 }

@@ -200,6 +200,44 @@ TEST_CASE("backend.kernels: fused operations give the same bits, with fewer laun
   CHECK(launches(parts) - launches("add_rms_norm: fused, rope_write_kv: fused") == layers + (layers - 1) + 2 * layers);
 }
 
+TEST_CASE("inputs in 8 bits: rounded alone or in one launch with the norm before them, the same bits, near the host's") {
+  const std::string separate = "backend: {type: simt, kernels: {add_rms_norm_quantize: separate}}";
+  for (const auto& [format, path] : {std::pair{"w8a8", "w8a8/channel/a-token:tensor_core+gemv/simt"},
+                                     {"{type: fp8, activations: token}", "fp8/e4m3/channel/a-token:tensor_core+gemv/simt"},
+                                     {"{type: fp8, variant: e5m2, scales: group, group_size: 16, activations: tensor}", "fp8/e5m2/g16/a-tensor:tensor_core+gemv/simt"},
+                                     {"fp8", "fp8/e4m3/channel:tensor_core+gemv/simt"}}) {
+    INFO(format);
+    const std::string weights = "weights: {quantizer: rtn, format: " + std::string(format) + "}\n";
+    const auto s = simt(weights);
+    const Logits logits = logits_of(*s);
+    CHECK_THAT(weights_path(*s), Contains(path));
+    CHECK(logits_of(*simt(weights + separate)) == logits);
+    // A rounded input may fall to either side (that products are exact is for the conformance suite): a wrong scale would show as 1.
+    CHECK(distance(logits, logits_of(*session_of("activations: fp32\n" + weights))) < 0.15);
+  }
+  const auto launches = [](const std::string& kernel) {
+    const auto s = simt("weights: {quantizer: rtn, format: w8a8}\nbackend: {type: simt, checked: true, kernels: {add_rms_norm_quantize: " + kernel + "}}");
+    gpu::Profiler profiler;
+    last_logits(s->runner(), {kText[0]});
+    return std::ssize(profiler.launches());
+  };
+  const int layers = 2;  // each has a norm before gate and up, and all but the first one that follows the block before
+  CHECK(launches("separate") - launches("fused") == layers + (layers - 1));
+}
+
+TEST_CASE("inputs in 8 bits: what a GPU lacks, and what deterministic refuses") {
+  const auto on_sm_80 = [](const std::string& format) { return simt("backend: {type: simt, architecture: sm_80}\nweights: {quantizer: rtn, format: " + format + "}"); };
+  CHECK_THAT(weights_path(*on_sm_80("{type: fp8, activations: token}")), Contains(":dequantised+gemv/simt"));
+  const auto asked = on_sm_80("{type: fp8, activations: token, kernel: tensor_core}");
+  CHECK_THAT(message_of([&] { logits_of(*asked); }), Contains("fp8: kernel tensor_core") && Contains("sm_89") && Contains("dequantised"));
+  for (const char* device : {"cpu", "simt"}) {
+    const std::string common = "deterministic: true\ndevice: " + std::string(device) + "\nweights: {quantizer: rtn, format: {type: w8a8, activations: ";
+    CHECK_THAT(message_of([&] { session_of(common + "tensor}}"); }),
+               Contains("blk.0.attn_q") && Contains("deterministic: true") && Contains("activations: token or static"));
+    CHECK_NOTHROW(session_of(common + "token}}"));
+  }
+}
+
 TEST_CASE("backend.kernels: what cannot be chosen is refused, with what can") {
   const auto refused = [](const std::string& kernels) { return message_of([&] { simt_with(kernels); }); };
   CHECK_THAT(refused("rms_norm: blck"), Contains("backend.kernels.rms_norm: unknown kernel blck; allowed: naive, block, fast; did you mean block?"));

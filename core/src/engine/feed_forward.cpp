@@ -33,16 +33,16 @@ void FeedForward::reserve(std::int64_t rows) {
   result_ = room(spec_.hidden);
 }
 
-void FeedForward::run(const BlockWeights& block, TensorRef x, TensorRef out, Sees sees) {
-  if (block.experts.empty()) return dense(block.ffn, spec_.ffn, x, out, sees);
+void FeedForward::run(const BlockWeights& block, TensorRef x, bool ready, TensorRef out, Sees sees) {
+  if (!ready) activation_.reset(x);
+  if (block.experts.empty()) return dense(block.ffn, spec_.ffn, out, sees);
   run_experts(block, x, out, sees);
   if (block.shared.up.kernel) add_shared_expert(block, x, out);
 }
 
-void FeedForward::dense(const FeedForwardWeights& w, std::int64_t size, TensorRef x, TensorRef out, Sees sees) {
-  const TensorRef gate = view(gate_, x.shape[0], size), up = view(up_, x.shape[0], size);
+void FeedForward::dense(const FeedForwardWeights& w, std::int64_t size, TensorRef out, Sees sees) {
+  const TensorRef gate = view(gate_, activation_.rows(), size), up = view(up_, activation_.rows(), size);
   const TensorRef inner = spec_.gated ? gate : up;
-  activation_.reset(x);
   if (spec_.gated) {
     multiply(w.gate, activation_, gate, ops_);
     sees("ffn_gate", gate);
@@ -87,7 +87,6 @@ void FeedForward::add_rows(TensorRef out, const std::vector<std::int32_t>& rows,
 void FeedForward::run_experts(const BlockWeights& block, TensorRef x, TensorRef out, Sees sees) {
   const std::int64_t rows = x.shape[0], hidden = spec_.hidden;
   const TensorRef logits = router_.tensor(DType::f32, {rows, spec_.experts.count});
-  activation_.reset(x);
   multiply(block.router, activation_, logits, ops_);
   sees("ffn_router", logits);
   ops_.softmax(logits, logits);
@@ -107,7 +106,8 @@ void FeedForward::run_experts(const BlockWeights& block, TensorRef x, TensorRef 
     const TensorRef gathered = view(gathered_, count, hidden), result = view(result_, count, hidden);
     const TensorRef ids = on_device(View<const std::int32_t, 1>(rows_of_expert_.data(), {count}), chosen_rows_, ops_.device());
     ops_.take_rows(x, ids, gathered);
-    dense(block.experts[expert], spec_.experts.ffn, gathered, result, [](std::string_view, TensorRef) {});
+    activation_.reset(gathered);
+    dense(block.experts[expert], spec_.experts.ffn, result, [](std::string_view, TensorRef) {});
     add_rows(out, rows_of_expert_, factors_, result);
   }
 }
@@ -115,7 +115,8 @@ void FeedForward::run_experts(const BlockWeights& block, TensorRef x, TensorRef 
 void FeedForward::add_shared_expert(const BlockWeights& block, TensorRef x, TensorRef out) {
   const std::int64_t rows = x.shape[0];
   const TensorRef result = view(result_, rows, spec_.hidden);
-  dense(block.shared, spec_.experts.shared_ffn, x, result, [](std::string_view, TensorRef) {});
+  activation_.reset(x);
+  dense(block.shared, spec_.experts.shared_ffn, result, [](std::string_view, TensorRef) {});
   std::vector<float> room;
   const View<float, 2> inputs = read_rows(x, room, ops_.device());
   const auto router = block.shared_router.values.view<const float, 1>({spec_.hidden});

@@ -21,12 +21,12 @@ class FeedForward {
   FeedForward(const ModelSpec& spec, Ops& ops, Activation& activation)
       : spec_(spec), ops_(ops), activation_(activation), type_(ops.device().activations()) {}
   void reserve(std::int64_t rows);
-  /// out(T,E) of x(T,E), the block's normed input.
-  void run(const BlockWeights& block, TensorRef x, TensorRef out, Sees sees);
+  /// out(T,E) of x(T,E), the block's normed input. `ready`: the activation has that already.
+  void run(const BlockWeights& block, TensorRef x, bool ready, TensorRef out, Sees sees);
 
  private:
-  /// A pass through `w`, whose inner size is `size`.
-  void dense(const FeedForwardWeights& w, std::int64_t size, TensorRef x, TensorRef out, Sees sees);
+  /// A pass through `w`, whose inner size is `size`, of what the activation has.
+  void dense(const FeedForwardWeights& w, std::int64_t size, TensorRef out, Sees sees);
   void choose_experts(View<float, 2> logits);
   void run_experts(const BlockWeights& block, TensorRef x, TensorRef out, Sees sees);
   void add_shared_expert(const BlockWeights& block, TensorRef x, TensorRef out);

@@ -1,6 +1,7 @@
 #include "engine/stage.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device_rows.h"
 
@@ -11,6 +12,24 @@ Stage::Stage(const ModelSpec& spec, const ModelWeights& weights, const StagePart
       type_(ops_.device().activations()), inputs_(ops_.device()), activation_(mode, ops_), feed_forward_(spec, ops_, activation_),
       attention_(*parts.attention, store_, ops_) {
   for (const Rope& rope : spec.ropes) ropes_.emplace_back(rope, max_tokens, ops_);
+  for (int layer = 0; layer < static_cast<int>(weights.blocks.size()); ++layer) {
+    const BlockWeights& block = weights.blocks[layer];
+    Roundings& found = roundings_.emplace_back(Roundings{rounding_before({&block.q, &block.k, &block.v}), {}});
+    if (!spec.expert_layer[layer]) found.ffn = rounding_before({&block.ffn.gate, &block.ffn.up});
+  }
+}
+
+/// How all of them round their input; nothing where one does not, or otherwise, or the norm and the rounding are no one kernel.
+std::optional<RowRounding> Stage::rounding_before(std::initializer_list<const Linear*> readers) const {
+  if (!dynamic_cast<RoundingOps*>(&ops_) || spec_.norm != Norm::rms) return {};
+  std::optional<RowRounding> common;
+  for (const Linear* reader : readers) {
+    if (!reader->kernel) continue;  // a model without a gate
+    const auto rounding = input_rounding_of(reader->kernel.get());
+    if (!rounding || rounding->scale == RowRounding::Scale::tensor || (common && *common != *rounding)) return {};
+    common = rounding;
+  }
+  return common;
 }
 
 void Stage::begin(const StepPlan& plan) {
@@ -56,8 +75,16 @@ void Stage::normalise(TensorRef x, const NormWeights& weights, TensorRef out) {
   ops_.layer_norm(x, weight, weights.bias.tensor({size}), spec_.norm_epsilon, out);
 }
 
-/// x += projected, then norm() of x by `next`: what the part that follows reads. Null: the stage ends here.
-void Stage::add_to_stream(TensorRef projected, const NormWeights* next) {
+/// x += projected, then norm() of x by `next`: what the part that follows reads, or, where that rounds it, the codes. Null: the stage ends here.
+void Stage::add_to_stream(TensorRef projected, const NormWeights* next, const std::optional<RowRounding>& rounding) {
+  if (next && rounding && !probe_) {
+    activation_.reset(norm());
+    rounded(activation_, ops_, *rounding, [&](const RoundedRows& codes) {
+      dynamic_cast<RoundingOps&>(ops_).add_rms_norm_quantize(x(), projected, next->weight.tensor({spec_.hidden}), spec_.norm_epsilon, *rounding, norm(), codes);
+    });
+    input_ready_ = true;
+    return;
+  }
   if (next && spec_.norm == Norm::rms) {
     return ops_.add_rms_norm(x(), projected, next->weight.tensor({spec_.hidden}), spec_.norm_epsilon, norm());
   }
@@ -68,7 +95,7 @@ void Stage::add_to_stream(TensorRef projected, const NormWeights* next) {
 void Stage::run_attention(const StepPlan& plan, int layer) {
   const BlockWeights& block = weights_.blocks[layer];
   saw("attention_norm", layer, norm());
-  activation_.reset(norm());
+  if (!std::exchange(input_ready_, false)) activation_.reset(norm());
   project_heads(block, layer);
   turn_and_cache(plan, layer);
   attend(plan, layer);
@@ -81,7 +108,7 @@ void Stage::add_attention(int layer) {
   multiply(block.attention_output, activation_, projected, ops_);
   saw("attention_output", layer, projected);
   if (block.attention_post_norm.weight.size() > 0) normalise(projected, block.attention_post_norm, projected);
-  add_to_stream(projected, &block.ffn_norm);
+  add_to_stream(projected, &block.ffn_norm, roundings_[layer].ffn);
   saw("attention_residual", layer, x());
 }
 
@@ -145,11 +172,12 @@ void Stage::add_feed_forward(int layer) {
   const BlockWeights& block = weights_.blocks[layer];
   const TensorRef projected = rows(projected_, spec_.hidden);
   saw("ffn_norm", layer, norm());
-  feed_forward_.run(block, norm(), projected, [&](std::string_view name, TensorRef tensor) { saw(name, layer, tensor); });
+  feed_forward_.run(block, norm(), std::exchange(input_ready_, false), projected, [&](std::string_view name, TensorRef tensor) { saw(name, layer, tensor); });
   saw("ffn_output", layer, projected);
   if (block.ffn_post_norm.weight.size() > 0) normalise(projected, block.ffn_post_norm, projected);
   const bool last = layer + 1 == first_ + count_;
-  add_to_stream(projected, last ? nullptr : &weights_.blocks[layer + 1].attention_norm);
+  if (last) add_to_stream(projected, nullptr, {});
+  else add_to_stream(projected, &weights_.blocks[layer + 1].attention_norm, roundings_[layer + 1].attention);
   saw("block_output", layer, x());
 }
 

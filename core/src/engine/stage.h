@@ -12,6 +12,7 @@
 #include "engine/rope.h"
 #include "engine/weights.h"
 #include "patchbay/activation.h"
+#include "patchbay/rounded_inputs.h"
 
 namespace patchbay {
 
@@ -48,7 +49,8 @@ class Stage {
   std::string kv_path() const { return attention_.kv_path(); }
 
  private:
-  void add_to_stream(TensorRef projected, const NormWeights* next);
+  void add_to_stream(TensorRef projected, const NormWeights* next, const std::optional<RowRounding>& rounding);
+  std::optional<RowRounding> rounding_before(std::initializer_list<const Linear*> readers) const;
   void project_heads(const BlockWeights& block, int layer);
   void norm_heads(const NormWeights& weights, TensorRef x);
   void turn_and_cache(const StepPlan& plan, int layer);
@@ -67,6 +69,9 @@ class Stage {
   FeedForward feed_forward_;
   CachedAttention attention_;
   std::vector<RotaryEmbedding> ropes_;
+  struct Roundings { std::optional<RowRounding> attention, ffn; };
+  std::vector<Roundings> roundings_;  ///< per layer, of what the norm before each part gives, where all that reads it rounds alike
+  bool input_ready_ = false;          ///< activation_ has the codes of what is to be in norm(), and norm() has nothing
   Probe* probe_ = nullptr;
   std::int64_t rows_ = 0, capacity_ = 0;
   Buffer x_, norm_, q_, k_, v_, heads_, projected_;

@@ -8,6 +8,7 @@
 #include "kernel_choice.h"
 #include "patchbay/plugin.h"
 #include "patchbay/quantizer.h"
+#include "patchbay/rounded_inputs.h"
 #include "registry.h"
 #include "weights.h"
 
@@ -37,6 +38,15 @@ WeightPlan::Choice named_by_mix(const WeightPlan::Choice& by_default, Role role,
   const bool outside = role == Role::embedding || role == Role::head;
   if (!outside || !by_default.format || !by_default.format->for_tensor(facts)) return {};
   return by_default;
+}
+
+/// A scale of all rows of a step makes each row's bits depend on the others.
+void refuse_common_scale(const WeightFormat& format, const std::string& tensor) {
+  const auto rounding = input_rounding_of(&format);
+  if (!rounding || rounding->scale != RowRounding::Scale::tensor) return;
+  throw Error("tensor " + tensor + ": format " + format.label(),
+              "deterministic: true, and one scale for the inputs of all tokens of a step makes a token's result depend on the others",
+              "activations: token or static", "or set deterministic: false");
 }
 
 }  // namespace
@@ -130,6 +140,7 @@ void check_weights(const ModelFile& file, const WeightPlan& plan, const RunConfi
     } catch (const Error& error) {
       throw error.at("tensor " + matrix.label);
     }
+    if (config.deterministic && wanted) refuse_common_scale(*wanted, matrix.label);
     if (wanted && plan.choice(matrix.label).spec.type.empty()) continue;
     formats.insert(wanted ? plan.choice(matrix.label).spec.type : matrix.transposed ? "fp32" : std::string(matrix.tensor->format));
   }

@@ -4,6 +4,7 @@
 #include "gpu/device_memory.h"
 #include "gpu/streams.h"
 #include "patchbay/error.h"
+#include "patchbay/gpu/architecture.cuh"
 
 namespace patchbay::gpu {
 inline namespace emulated_device {
@@ -40,6 +41,12 @@ void device_use(int ordinal) {
   emulator::device_in_use = ordinal;
 }
 int device_architecture() { return emulator_options().architecture; }
+int architecture_of(Stream stream) {
+  if (!stream.handle) return device_architecture();
+  Streams& streams = Streams::instance();
+  const Lock lock(streams.mutex());
+  return streams.state_of(stream)->options.architecture;
+}
 std::string device_name() { return "emulated, sm_" + std::to_string(device_architecture()); }
 MemoryRoom device_memory() { return DeviceMemory::instance().room(emulator::device_in_use); }
 

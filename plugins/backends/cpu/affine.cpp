@@ -98,20 +98,24 @@ void store_scale(std::uint8_t* at, std::int64_t index, float value, bool half) {
   half ? std::memcpy(at + 2 * index, &narrow, 2) : std::memcpy(at + 4 * index, &value, 4);
 }
 
-void pack_row(const Row& row, const AffineLayout& layout, std::uint8_t* tile, int lane) {
+/// 32 codes of a row.
+void pack_block(const std::uint8_t* codes, const AffineLayout& layout, std::uint8_t* to, int lane) {
   const int stored_steps = layout.bits;  // 8 steps of 4 columns; in 4 bits two share their bytes
-  for (std::int64_t block = 0; block < layout.blocks; ++block) {
-    std::uint8_t* codes = tile + block * layout.block_code_bytes;
-    for (int step = 0; step < stored_steps; ++step) {
-      const std::uint8_t* from = row.codes.data() + block * kBlock + step * 4;
-      std::uint32_t four, high;
-      std::memcpy(&four, from, 4);
-      if (layout.bits == 4) {
-        std::memcpy(&high, from + 16, 4);
-        four |= high << 4;  // each byte holds less than 16
-      }
-      std::memcpy(codes + (step * layout.lanes + lane) * 4, &four, 4);
+  for (int step = 0; step < stored_steps; ++step) {
+    const std::uint8_t* from = codes + step * 4;
+    std::uint32_t four, high;
+    std::memcpy(&four, from, 4);
+    if (layout.bits == 4) {
+      std::memcpy(&high, from + 16, 4);
+      four |= high << 4;  // each byte holds less than 16
     }
+    std::memcpy(to + (step * layout.lanes + lane) * 4, &four, 4);
+  }
+}
+
+void pack_row(const Row& row, const AffineLayout& layout, std::uint8_t* tile, int lane) {
+  for (std::int64_t block = 0; block < layout.blocks; ++block) {
+    pack_block(row.codes.data() + block * kBlock, layout, tile + block * layout.block_code_bytes, lane);
     store_scale(tile + layout.scales_at, block * layout.lanes + lane, row.scales[block], layout.half);
     if (layout.zero == kNoZero) {
       store_scale(tile + layout.offsets_at, block * layout.lanes + lane, row.offsets[block], layout.half);
@@ -141,6 +145,40 @@ std::unique_ptr<CpuAffineWeight> pack_affine(const AffineSource& source, int lan
     for (std::int64_t r = begin * lanes; r < std::min(end * lanes, source.rows); ++r) {
       row.read(source, r);
       pack_row(row, weight->layout, data + r / lanes * weight->layout.tile_bytes, static_cast<int>(r % lanes));
+    }
+  });
+  return weight;
+}
+
+std::unique_ptr<CpuAffineWeight> pack_int8(View<const std::int8_t, 2> codes, View<const float, 1> scales, int lanes, Device& device) {
+  constexpr std::int64_t kMostColumns = 65536;  // 255 * 127 of each stay below 2^31
+  if (codes.shape[1] > kMostColumns) {
+    throw Error("backend cpu: prepare_int8", std::to_string(codes.shape[1]) + " columns, whose sum passes 32 bits", "at most 65536",
+                "take another format for this tensor");
+  }
+  auto weight = std::make_unique<CpuAffineWeight>();
+  AffineLayout& layout = weight->layout;
+  layout.rows = codes.shape[0];
+  layout.cols = codes.shape[1];
+  layout.blocks = (layout.cols + kBlock - 1) / kBlock;
+  layout.tiles = (layout.rows + lanes - 1) / lanes;
+  layout.lanes = lanes;
+  layout.zero = kInt8Zero;
+  layout.row_scales = true;
+  layout.block_code_bytes = kBlock * lanes;
+  layout.scales_at = layout.blocks * layout.block_code_bytes;
+  layout.tile_bytes = (layout.scales_at + lanes * std::int64_t{sizeof(float)} + 63) / 64 * 64;
+  weight->data = device.allocate(layout.tiles * layout.tile_bytes);
+  auto* data = reinterpret_cast<std::uint8_t*>(weight->data.data());
+  device.parallel_for(layout.tiles, std::max(1, 64 / lanes), [&](std::int64_t begin, std::int64_t end, int) {
+    std::vector<std::uint8_t> row(layout.blocks * kBlock, kInt8Zero);
+    for (std::int64_t r = begin * lanes; r < std::min(end * lanes, layout.rows); ++r) {
+      std::uint8_t* const tile = data + r / lanes * layout.tile_bytes;
+      const int lane = static_cast<int>(r % lanes);
+      for (std::int64_t c = 0; c < layout.cols; ++c) row[c] = static_cast<std::uint8_t>(codes(r, c) + kInt8Zero);
+      for (std::int64_t block = 0; block < layout.blocks; ++block)
+        pack_block(row.data() + block * kBlock, layout, tile + block * layout.block_code_bytes, lane);
+      store_scale(tile + layout.scales_at, lane, scales[r], false);
     }
   });
   return weight;

@@ -22,11 +22,15 @@ struct AffineLayout {
   int lanes = 1;
   int bits = 8;           ///< 4: two codes per byte
   int max_code = 255;     ///< the largest there is: decides which sums fit 16 bits
+  bool row_scales = false;  ///< of an int8 weight: one scale per row
   int zero = kNoZero;     ///< the constant z with offset = -z * scale, or kNoZero
   bool half = false;      ///< scales and offsets are fp16
   std::int64_t block_code_bytes = 0, block_scale_bytes = 0;
   std::int64_t scales_at = 0, offsets_at = 0, tile_bytes = 0;  ///< within a tile
 };
+
+/// An int8 weight lies so too, its codes 128 larger, with one fp32 scale per lane behind them all and no offsets: the zero is 128.
+inline constexpr int kInt8Zero = 128;
 
 class CpuAffineWeight : public AffineWeight {
  public:
@@ -38,5 +42,7 @@ class CpuAffineWeight : public AffineWeight {
 /// Reads the source twice: once to see what it needs, once to pack. Rows are spread over the device's threads.
 /// `compact` allows fp16 scales and implied offsets.
 std::unique_ptr<CpuAffineWeight> pack_affine(const AffineSource& source, int lanes, bool compact, Device& device);
+
+std::unique_ptr<CpuAffineWeight> pack_int8(View<const std::int8_t, 2> codes, View<const float, 1> scales, int lanes, Device& device);
 
 }  // namespace patchbay::cpu

@@ -37,6 +37,14 @@ struct AffineInput {
   const std::int32_t* starts;    ///< -zero * sum of codes; with an implied zero
 };
 
+/// The same with one scale per token; codes (count, blocks * 32).
+struct Int8Input {
+  std::int64_t count, blocks;
+  const std::int8_t* codes;
+  const float* scales;         ///< (count)
+  const std::int32_t* starts;  ///< (count): -128 * sum of codes
+};
+
 struct KernelSet {
   const char* name;
   int lanes;     ///< rows of a tile of an affine weight
@@ -53,6 +61,8 @@ struct KernelSet {
   /// y[t][r] for all t of x and the rows r of one tile; y.data is the first token's row 0 of the whole weight.
   void (*multiply_affine)(const AffineInput& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t tile,
                           OutRows y);
+  /// Likewise for an int8 weight: the sum over all columns is an integer.
+  void (*multiply_int8)(const Int8Input& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t tile, OutRows y);
 };
 
 const KernelSet& plain_kernels();

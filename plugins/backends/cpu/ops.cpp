@@ -99,7 +99,8 @@ std::unique_ptr<AffineWeight> CpuOps::prepare_affine(const AffineSource& source)
 
 void CpuOps::matmul_affine(const Q8Rows& x, const AffineWeight& w, TensorRef y) {
   const auto* weight = dynamic_cast<const CpuAffineWeight*>(&w);
-  if (!weight || weight->layout.lanes != kernels_.lanes) fail("matmul_affine", "the weight was prepared by another backend");
+  if (!weight || weight->layout.lanes != kernels_.lanes || weight->layout.row_scales)
+    fail("matmul_affine", "the weight was prepared by another backend, or for matmul_int8");
   const AffineLayout& layout = weight->layout;
   if (x.cols != layout.cols) {
     fail("matmul_affine", "the input has " + std::to_string(x.cols) + " columns, the weight " + std::to_string(layout.cols));
@@ -122,6 +123,38 @@ void CpuOps::matmul_affine(const Q8Rows& x, const AffineWeight& w, TensorRef y) 
                                   offset_factors_.data() + at,      starts_.data() + at};
       const OutRows target = {out.data + t * out.strides[0], out.strides[0]};
       for (std::int64_t tile = begin; tile < end; ++tile) kernels_.multiply_affine(tokens, layout, data, tile, target);
+    }
+  });
+}
+
+std::unique_ptr<AffineWeight> CpuOps::prepare_int8(View<const std::int8_t, 2> codes, View<const float, 1> scales) {
+  return pack_int8(codes, scales, kernels_.lanes, device_);
+}
+
+void CpuOps::matmul_int8(const RoundedRows& x, const AffineWeight& w, TensorRef y) {
+  const auto* weight = dynamic_cast<const CpuAffineWeight*>(&w);
+  if (!weight || weight->layout.lanes != kernels_.lanes || !weight->layout.row_scales)
+    fail("matmul_int8", "the weight was prepared by another backend, or for matmul_affine");
+  const AffineLayout& layout = weight->layout;
+  const std::int64_t tokens = x.codes.shape[0], stride = layout.blocks * kBlock;
+  const auto in = matrix<const std::int8_t>(x.codes, "matmul_int8", tokens, layout.cols);
+  if (tokens > 1 && in.strides[0] != stride) fail("matmul_int8", "rows of codes must lie a multiple of 32 columns apart");
+  const auto factors = x.scales.as<const float, 1>();
+  const auto out = matrix<float>(y, "matmul_int8", tokens, layout.rows);
+  starts_.resize(tokens);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::int32_t sum = 0;
+    for (std::int64_t c = 0; c < layout.cols; ++c) sum += in.data[t * stride + c];
+    starts_[t] = -kInt8Zero * sum;
+  }
+  const auto* data = reinterpret_cast<const std::uint8_t*>(weight->data.data());
+  const std::int64_t grain = std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(layout.tile_bytes, 1));
+  const std::int64_t token_step = std::max<std::int64_t>(16, kTokenBytes / std::max<std::int64_t>(layout.cols, 1));
+  device_.parallel_for(layout.tiles, grain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t t = 0; t < tokens; t += token_step) {
+      const Int8Input piece = {std::min(token_step, tokens - t), layout.blocks, in.data + t * stride, factors.data + t, starts_.data() + t};
+      const OutRows target = {out.data + t * out.strides[0], out.strides[0]};
+      for (std::int64_t tile = begin; tile < end; ++tile) kernels_.multiply_int8(piece, layout, data, tile, target);
     }
   });
 }

@@ -4,10 +4,11 @@
 
 #include "kernels.h"
 #include "patchbay/backend.h"
+#include "patchbay/rounded_inputs.h"
 
 namespace patchbay::cpu {
 
-class CpuOps : public Ops, public HostProducts {
+class CpuOps : public Ops, public HostProducts, public Int8Products {
  public:
   CpuOps(Device& device, const KernelSet& kernels) : device_(device), kernels_(kernels), scratch_(device.concurrency()) {}
   Device& device() override { return device_; }
@@ -17,6 +18,8 @@ class CpuOps : public Ops, public HostProducts {
   void matmul_stored(TensorRef x, TensorRef w, TensorRef y) override;
   std::unique_ptr<AffineWeight> prepare_affine(const AffineSource& source) override;
   void matmul_affine(const Q8Rows& x, const AffineWeight& w, TensorRef y) override;
+  std::unique_ptr<AffineWeight> prepare_int8(View<const std::int8_t, 2> codes, View<const float, 1> scales) override;
+  void matmul_int8(const RoundedRows& x, const AffineWeight& w, TensorRef y) override;
   void quantize_q8(TensorRef x, std::int8_t* codes, float* scales, std::int32_t* sums) override;
   void rms_norm(TensorRef x, TensorRef weight, float epsilon, TensorRef out) override;
   void rope(TensorRef x, TensorRef positions, const RopeSpec& spec) override;
@@ -32,7 +35,7 @@ class CpuOps : public Ops, public HostProducts {
   const KernelSet& kernels_;
   std::vector<Buffer> scratch_;        ///< decoded rows, one array per worker
   std::vector<float> offset_factors_;        ///< of the present matmul_affine: (T, blocks)
-  std::vector<std::int32_t> starts_;         ///< likewise
+  std::vector<std::int32_t> starts_;         ///< likewise, and of matmul_int8: (T)
 };
 
 }  // namespace patchbay::cpu

@@ -134,7 +134,8 @@ static_assert(fits(8, 15));
 
 const KernelSet& avx2_kernels() {
   static constexpr KernelSet kSet = {"avx2",      Avx2::kLanes, true,           quantize<Avx2>, rms_norm<Avx2>, rotate_pairs,
-                                     gated<Avx2>, add_rows,     multiply<Avx2>, multiply_affine};
+                                     gated<Avx2>, add_rows,     multiply<Avx2>, multiply_affine,
+                                     multiply_int8<Avx2>};
   return kSet;
 }
 

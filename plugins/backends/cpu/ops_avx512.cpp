@@ -100,7 +100,7 @@ void multiply_affine(const AffineInput& x, const AffineLayout& layout, const std
 const KernelSet& avx512_vnni_kernels() {
   static constexpr KernelSet kSet = {
       "avx512_vnni", Avx512::kLanes, true,         quantize<Avx512>, rms_norm<Avx512>, rotate_pairs, gated<Avx512>,
-      add_rows,      multiply<Avx512>, multiply_affine};
+      add_rows,      multiply<Avx512>, multiply_affine, multiply_int8<Avx512>};
   return kSet;
 }
 

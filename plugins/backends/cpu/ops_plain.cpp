@@ -103,11 +103,23 @@ void multiply_affine(const AffineInput& x, const AffineLayout& layout, const std
   }
 }
 
+// (B8); a tile is one row.
+void multiply_int8(const Int8Input& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t row, OutRows y) {
+  const std::uint8_t* codes = data + row * layout.tile_bytes;
+  const float scale = *reinterpret_cast<const float*>(codes + layout.scales_at);
+  const std::int64_t columns = x.blocks * kBlock;
+  for (std::int64_t t = 0; t < x.count; ++t) {
+    std::int32_t sum = x.starts[t];
+    for (std::int64_t c = 0; c < columns; ++c) sum += codes[c] * x.codes[t * columns + c];
+    y.data[t * y.stride + row] = static_cast<float>(sum) * (scale * x.scales[t]);
+  }
+}
+
 }  // namespace
 
 const KernelSet& plain_kernels() {
   static constexpr KernelSet kSet = {"plain", 1,     false,    quantize,       rms_norm, rotate_pairs,
-                                     gated,   add_rows, multiply, multiply_affine};
+                                     gated,   add_rows, multiply, multiply_affine, multiply_int8};
   return kSet;
 }
 

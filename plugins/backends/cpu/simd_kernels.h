@@ -218,5 +218,42 @@ void multiply_affine_run(const AffineInput& x, const AffineLayout& layout, const
                          : affine_all_tokens<V, kBits, kRun, true>(x, layout, data, tile, y);
 }
 
+/// One tile of an int8 weight by kTokens tokens: one scale at the end, so that nothing but integers is summed.
+template <class V, int kTokens>
+void int8_tile(const Int8Input& x, std::int64_t first, const AffineLayout& layout, const std::uint8_t* tile, float* y,
+               std::int64_t y_stride, int rows) {
+  typename V::Ints sums[kTokens];
+  for (int t = 0; t < kTokens; ++t) sums[t] = V::all(x.starts[first + t]);
+  for (std::int64_t block = 0; block < x.blocks; ++block) {
+    typename V::Ints codes[8];
+    V::template load_codes<8>(tile + block * layout.block_code_bytes, codes);
+#pragma GCC unroll 16  // else the sums live in memory
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] = V::add(sums[t], V::template dot<0>(codes, x.codes + ((first + t) * x.blocks + block) * kBlock));
+    }
+  }
+  const typename V::Floats scales = V::load_scales(tile + layout.scales_at, false);
+  for (int t = 0; t < kTokens; ++t) {
+    const typename V::Floats value = V::to_floats(sums[t]) * (scales * V::all(x.scales[first + t]));
+    rows == V::kLanes ? V::store(y + t * y_stride, value) : V::store_first(y + t * y_stride, rows, value);
+  }
+}
+template <class V, int kMost>
+void int8_tokens(int n, const Int8Input& x, std::int64_t first, const AffineLayout& layout, const std::uint8_t* tile, float* y,
+                 std::int64_t y_stride, int rows) {
+  if (n == kMost) return int8_tile<V, kMost>(x, first, layout, tile, y, y_stride, rows);
+  if constexpr (kMost > 1) int8_tokens<V, kMost - 1>(n, x, first, layout, tile, y, y_stride, rows);
+}
+
+template <class V>
+void multiply_int8(const Int8Input& x, const AffineLayout& layout, const std::uint8_t* data, std::int64_t tile, OutRows y) {
+  const std::int64_t first_row = tile * V::kLanes;
+  const int rows = lanes_left(layout.rows, first_row, V::kLanes);
+  for (std::int64_t t = 0; t < x.count; t += V::kAffineTokens) {
+    int8_tokens<V, V::kAffineTokens>(lanes_left(x.count, t, V::kAffineTokens), x, t, layout, data + tile * layout.tile_bytes,
+                                     y.data + t * y.stride + first_row, y.stride, rows);
+  }
+}
+
 }  // namespace
 }  // namespace patchbay::cpu

@@ -1,10 +1,13 @@
 // The dense operations of the CUDA backend on the checked emulator, under 8 schedules each, against their formulas in double.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "cuda_ops.h"
 #include "gpu/device_tensor.h"
+#include "patchbay/fp8.h"
 #include "patchbay/gpu/emulator.h"
+#include "rounding_ops.h"
 #include "support.h"
 
 namespace patchbay::test {
@@ -113,52 +116,87 @@ TEST_CASE("cuda ops: add_rms_norm gives the bits of add and rms_norm") {
   });
 }
 
-TEST_CASE("cuda ops: rows rounded to 8 bits, alone and with the norm before it") {
-  std::mt19937 random(4);
-  for_each_case({Version::naive, Version::fast}, [&](DType type, Shape shape, Version version) {
-    const auto w = random_values(random, shape.cols);
-    const DeviceTensor in(type, {shape.rows, shape.cols}, random_values(random, shape.rows * shape.cols), shape.gap);
-    const DeviceTensor weight(DType::f32, {shape.cols}, w), normed(type, {shape.rows, shape.cols}, shape.gap);
-    LAUNCH(rms_norm)(Version::fast, in.ref(), weight.ref(), 1e-5f, normed.ref(), {});
-    const auto values = normed.values();
-    std::vector<float> codes(values.size()), scales(shape.rows);
-    for (std::int64_t r = 0; r < shape.rows; ++r) {
-      float largest = 0;
-      for (std::int64_t c = 0; c < shape.cols; ++c) largest = std::max(largest, std::fabs(values[r * shape.cols + c]));
-      scales[r] = largest / 127.0f;
-      const float inverse = 127.0f / largest;
-      for (std::int64_t c = 0; c < shape.cols; ++c)
-        codes[r * shape.cols + c] = std::nearbyint(values[r * shape.cols + c] * inverse);
+/// Codes of 8 bits on the device, as bytes; tensors know no 8-bit floats.
+TensorRef codes_in(const DeviceTensor& bytes, DType code) {
+  TensorRef codes = bytes.ref();
+  codes.dtype = code;
+  return codes;
+}
+/// What quantize_rows promises of rows that are finite.
+void expected_codes(const std::vector<float>& values, std::int64_t cols, const RowRounding& how, std::vector<float>& codes,
+                    std::vector<float>& scales) {
+  codes.assign(values.size(), 0);
+  scales.assign(values.size() / cols, 0);
+  const auto largest = [&](auto first, auto last) {
+    return std::accumulate(first, last, 0.0f, [](float most, float v) { return std::max(most, std::fabs(v)); });
+  };
+  for (std::size_t r = 0; r < scales.size(); ++r) {
+    const auto row = values.begin() + r * cols;
+    const bool common = how.scale == RowRounding::Scale::tensor, given = how.scale == RowRounding::Scale::given;
+    const float reach = common ? largest(values.begin(), values.end()) : largest(row, row + cols);
+    const float inverse = given ? 1.0f / how.given : how.largest_code() / reach;
+    scales[r] = given ? how.given : reach / how.largest_code();
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const float scaled = row[c] * inverse;
+      if (how.code == DType::i8)
+        codes[r * cols + c] = static_cast<std::uint8_t>(static_cast<std::int8_t>(std::nearbyint(std::clamp(scaled, -127.0f, 127.0f))));
+      else
+        codes[r * cols + c] = encode_fp8(scaled, how.code == DType::f8_e4m3 ? kE4M3 : kE5M2);
     }
-    under_schedules([&] {
-      const DeviceTensor out(DType::i8, {shape.rows, shape.cols}, shape.gap), factors(DType::f32, {shape.rows});
-      LAUNCH(quantize_rows)(version, normed.ref(), out.ref(), factors.ref(), {});
-      CHECK(out.values() == codes);
-      CHECK(factors.values() == scales);
-      CHECK(out.gaps_intact());
-      const DeviceTensor fused(DType::i8, {shape.rows, shape.cols}, shape.gap), fused_factors(DType::f32, {shape.rows});
-      LAUNCH(rms_norm_quantize)(in.ref(), weight.ref(), 1e-5f, fused.ref(), fused_factors.ref(), {});
-      CHECK(fused.values() == codes);
-      CHECK(fused_factors.values() == scales);
+  }
+}
+
+TEST_CASE("cuda ops: rows rounded to 8 bits, alone and with the norm before it") {
+  using enum RowRounding::Scale;
+  std::mt19937 random(4);
+  for (const RowRounding how : {RowRounding{DType::i8, token, 0}, {DType::f8_e4m3, token, 0}, {DType::f8_e5m2, given, 1e-4f}, {DType::i8, tensor, 0}})
+    for_each_case({Version::naive, Version::fast}, [&](DType type, Shape shape, Version version) {
+      INFO(name_of(how.code) << " scale " << static_cast<int>(how.scale));
+      const std::int64_t count = shape.rows * shape.cols;
+      const auto x = random_values(random, count), y = random_values(random, count);
+      const DeviceTensor addend(type, {shape.rows, shape.cols}, y, shape.gap), sums(type, {shape.rows, shape.cols}, x, shape.gap);
+      const DeviceTensor weight(DType::f32, {shape.cols}, random_values(random, shape.cols)), normed(type, {shape.rows, shape.cols}, shape.gap);
+      LAUNCH(add)(Version::fast, sums.ref(), addend.ref(), {});
+      LAUNCH(rms_norm)(Version::fast, sums.ref(), weight.ref(), 1e-5f, normed.ref(), {});
+      std::vector<float> codes, scales;
+      expected_codes(normed.values(), shape.cols, how, codes, scales);
+      under_schedules([&] {
+        const DeviceTensor out(DType::u8, {shape.rows, shape.cols}, shape.gap), factors(DType::f32, {shape.rows});
+        LAUNCH(quantize_rows)(version, normed.ref(), how, {codes_in(out, how.code), factors.ref()}, {});
+        CHECK(out.values() == codes);
+        CHECK(factors.values() == scales);
+        CHECK(out.gaps_intact());
+        if (how.scale == tensor || version != Version::fast) return;
+        const DeviceTensor fused(type, {shape.rows, shape.cols}, x, shape.gap), place(type, {shape.rows, shape.cols}, shape.gap);
+        const DeviceTensor fused_codes(DType::u8, {shape.rows, shape.cols}, shape.gap), fused_factors(DType::f32, {shape.rows});
+        LAUNCH(add_rms_norm_quantize)(fused.ref(), addend.ref(), weight.ref(), 1e-5f, how, place.ref(),
+                                      {codes_in(fused_codes, how.code), fused_factors.ref()}, {});
+        CHECK(fused.values() == sums.values());
+        CHECK(fused_codes.values() == codes);
+        CHECK(fused_factors.values() == scales);
+        CHECK(fused_codes.gaps_intact());
+      });
     });
-  });
 }
 
 TEST_CASE("cuda ops: a row of zeros has codes 0 and scale 0, one with NaN the scale NaN, one with infinity codes 0") {
+  using enum RowRounding::Scale;
   for (const Version version : {Version::naive, Version::fast}) {
-    for (const std::int64_t cols : {3, 64}) {
-      std::vector<float> x(4 * cols, 0.0f);
-      x[cols + 1] = NAN;
-      x[2 * cols + 2] = INFINITY;
-      std::fill_n(x.begin() + 3 * cols, cols, 1e-42f);
-      const DeviceTensor in(DType::f32, {4, cols}, x), codes(DType::i8, {4, cols}), scales(DType::f32, {4});
-      LAUNCH(quantize_rows)(version, in.ref(), codes.ref(), scales.ref(), {});
-      CHECK(codes.values() == std::vector<float>(4 * cols, 0.0f));
-      const auto factors = scales.values();
-      CHECK(factors[0] == 0);
-      CHECK(std::isnan(factors[1]));
-      CHECK(factors[2] == INFINITY);
-      CHECK(factors[3] == 0);
+    for (const RowRounding how : {RowRounding{DType::i8, token, 0}, {DType::f8_e4m3, token, 0}, {DType::i8, tensor, 0}, {DType::i8, given, 0.5f}}) {
+      for (const std::int64_t cols : {3, 64}) {
+        std::vector<float> x(4 * cols, 0.0f);
+        x[cols + 1] = NAN;
+        x[2 * cols + 2] = INFINITY;
+        std::fill_n(x.begin() + 3 * cols, cols, 1e-42f);
+        const DeviceTensor in(DType::f32, {4, cols}, x), codes(DType::u8, {4, cols}), scales(DType::f32, {4});
+        LAUNCH(quantize_rows)(version, in.ref(), how, {codes_in(codes, how.code), scales.ref()}, {});
+        CHECK(codes.values() == std::vector<float>(4 * cols, 0.0f));
+        const auto factors = scales.values();
+        CHECK(factors[0] == how.given);
+        CHECK(std::isnan(factors[1]));
+        CHECK(factors[2] == INFINITY);
+        CHECK(factors[3] == how.given);
+      }
     }
   }
 }

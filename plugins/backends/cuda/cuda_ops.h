@@ -24,13 +24,6 @@ PATCHBAY_GPU_LAUNCHER(void, layer_norm,
 /// other.
 PATCHBAY_GPU_LAUNCHER(void, add_rms_norm,
                       (TensorRef x, TensorRef y, TensorRef weight, float epsilon, TensorRef out, gpu::Stream))
-/// rms_norm(x), then each row rounded to 8 bits: codes(T,C) i8 = round(value / scale), scales(T) f32 = max|value| / 127. The same
-/// bits as rms_norm into x's type followed by quantize_rows.
-PATCHBAY_GPU_LAUNCHER(void, rms_norm_quantize,
-                      (TensorRef x, TensorRef weight, float epsilon, TensorRef codes, TensorRef scales, gpu::Stream))
-/// codes(T,C) i8, scales(T) f32 of x(T,C), as rms_norm_quantize says.
-PATCHBAY_GPU_LAUNCHER(void, quantize_rows, (Version, TensorRef x, TensorRef codes, TensorRef scales, gpu::Stream))
-
 /// Turns x(T,H,D) in place by the angles of positions(T) i32, as spec says.
 PATCHBAY_GPU_LAUNCHER(void, rope, (Version, TensorRef x, TensorRef positions, const RopeSpec& spec, gpu::Stream))
 

@@ -38,6 +38,10 @@ constexpr KernelInfo kSample[] = {
     {"naive", "cuda", "both", "a threshold is found bit by bit: 64 passes over the row for each of top-k and top-p"},
     {kFast, "cuda", "both", "8 bits per pass, by a histogram in shared memory: 8 passes, as a rule 4"},
 };
+constexpr KernelInfo kQuantizeRows[] = {
+    {"naive", "cuda", "both", "one thread per row: the formula"},
+    {kFast, "cuda", "both", "one block per row, 16 bytes per load; the second pass finds the row in the L1 cache"},
+};
 constexpr KernelInfo kAddRmsNorm[] = {
     {kSeparate, "cuda", "both", "add, then rms_norm: two launches, and the sum is read back from memory"},
     {kFused, "cuda", "both", "one launch: the sum is squared while it is at hand; the bits of the two fast kernels"},
@@ -46,9 +50,14 @@ constexpr KernelInfo kRopeWriteKv[] = {
     {kSeparate, "cuda", "both", "rope of queries, rope of keys, write_kv: three launches"},
     {kFused, "cuda", "both", "one launch: keys turn on their way into the cache; the bits of the fast kernels"},
 };
+constexpr KernelInfo kAddRmsNormQuantize[] = {
+    {kSeparate, "cuda", "both", "add_rms_norm, then quantize_rows: the normalised row is written and read back"},
+    {kFused, "cuda", "both", "one launch: the normalised row never leaves the registers; the bits of the fast kernels"},
+};
 
 using enum GpuOperation;
-constexpr GpuOperation kOfAddRmsNorm[] = {rms_norm, add}, kOfRopeWriteKv[] = {rope, write_kv};
+constexpr GpuOperation kOfAddRmsNorm[] = {rms_norm, add}, kOfRopeWriteKv[] = {rope, write_kv},
+                       kOfAddRmsNormQuantize[] = {rms_norm, add, add_rms_norm, quantize_rows};
 
 struct Ladder {
   const char* name;
@@ -70,16 +79,22 @@ constexpr Ladder kLadders[] = {
     {"add_rows", kByValue, "weighted sums of experts"},
     {"softmax", kSoftmax, "the shares of experts"},
     {"sample", kSample, "the token that follows, from logits"},
+    {"quantize_rows", kQuantizeRows, "inputs rounded to 8 bits, for formats that multiply bytes"},
     {"add_rms_norm", kAddRmsNorm, "the residual sum and the RMSNorm after it", kOfAddRmsNorm},
     {"rope_write_kv", kRopeWriteKv, "RoPE, and keys and values into the cache", kOfRopeWriteKv},
+    {"add_rms_norm_quantize", kAddRmsNormQuantize, "residual sum, RMSNorm, and the rounding of what it gives", kOfAddRmsNormQuantize},
 };
 
 const Ladder& ladder(GpuOperation operation) { return kLadders[static_cast<std::size_t>(operation)]; }
 
 }  // namespace
 
-bool GpuKernels::left_open(std::span<const GpuOperation> parts) const {
-  return std::ranges::all_of(parts, [&](GpuOperation part) { return choice(part).prefill.empty() || choice(part).prefill == kFast; });
+/// None of them was given another kernel than its best.
+bool GpuKernels::at_their_best(std::span<const GpuOperation> parts) const {
+  return std::ranges::all_of(parts, [&](GpuOperation part) {
+    const std::string& name = choice(part).prefill;
+    return name.empty() || name == ladder(part).kernels.back().name;
+  });
 }
 
 void GpuKernels::visit(Fields& f) {
@@ -87,7 +102,7 @@ void GpuKernels::visit(Fields& f) {
   for (std::size_t i = 0; i < kCount; ++i) {
     const Ladder& ladder = kLadders[i];
     // Who names another kernel of a part means it to run.
-    if (!left_open(ladder.parts)) choices_[i] = {std::string(kSeparate), std::string(kSeparate)};
+    if (!at_their_best(ladder.parts)) choices_[i] = {std::string(kSeparate), std::string(kSeparate)};
     f.kernel(ladder.name, choices_[i], ladder.kernels, {ladder.what});
   }
 }
@@ -98,8 +113,8 @@ void GpuKernels::check() const {
     const std::string where = std::string("kernels.") + ladder.name;
     if (choices_[i].prefill != choices_[i].decode)
       throw Error(where, "differs by phase, and a step may hold rows of both", "one name");
-    if (choices_[i].prefill == kFused && !left_open(ladder.parts))
-      throw Error(where, "fused has its own arithmetic, and another kernel than fast was named for one of its parts", "separate",
+    if (choices_[i].prefill == kFused && !at_their_best(ladder.parts))
+      throw Error(where, "fused has its own arithmetic, and another kernel than the best was named for one of its parts", "separate",
                   "leave the part's kernel out, or take separate");
   }
 }

@@ -10,7 +10,8 @@
 namespace patchbay {
 
 /// In the order of the table in gpu_kernels.cpp.
-enum class GpuOperation { rms_norm, layer_norm, rope, write_kv, gated, add, scale, soft_cap, take_rows, add_rows, softmax, sample, add_rms_norm, rope_write_kv };
+enum class GpuOperation { rms_norm, layer_norm, rope, write_kv, gated, add, scale, soft_cap, take_rows, add_rows, softmax, sample, quantize_rows, add_rms_norm, rope_write_kv,
+                          add_rms_norm_quantize };
 
 class GpuKernels {
  public:
@@ -18,13 +19,13 @@ class GpuKernels {
   /// @throws Error for a kernel per phase, or a fused kernel beside one of the kernels that it would stand for.
   void check() const;
   Version version(GpuOperation operation) const;
-  /// Of add_rms_norm and rope_write_kv.
+  /// Of the last three.
   bool fused(GpuOperation operation) const;
 
  private:
-  static constexpr std::size_t kCount = static_cast<std::size_t>(GpuOperation::rope_write_kv) + 1;
+  static constexpr std::size_t kCount = static_cast<std::size_t>(GpuOperation::add_rms_norm_quantize) + 1;
   const KernelChoice& choice(GpuOperation operation) const { return choices_[static_cast<std::size_t>(operation)]; }
-  bool left_open(std::span<const GpuOperation> parts) const;
+  bool at_their_best(std::span<const GpuOperation> parts) const;
   std::array<KernelChoice, kCount> choices_;
 };
 

@@ -1,6 +1,7 @@
 #include "gpu_ops.h"
 
 #include "cuda_ops.h"
+#include "rounding_ops.h"
 #include "patchbay/attention.h"
 #include "patchbay/gpu_device.h"
 
@@ -46,6 +47,16 @@ void GpuOps::write_kv(TensorRef k, TensorRef v, const GpuStep& step, int layer) 
 void GpuOps::add_rms_norm(TensorRef x, TensorRef y, TensorRef weight, float epsilon, TensorRef out) {
   if (!kernels_.fused(GpuOperation::add_rms_norm)) return Ops::add_rms_norm(x, y, weight, epsilon, out);
   pick(launch::add_rms_norm, world_)(x, y, weight, epsilon, out, stream());
+}
+void GpuOps::quantize_rows(TensorRef x, const RowRounding& how, const RoundedRows& out) {
+  pick(launch::quantize_rows, world_)(kernels_.version(GpuOperation::quantize_rows), x, how, out, stream());
+}
+void GpuOps::add_rms_norm_quantize(TensorRef x, TensorRef y, TensorRef weight, float epsilon, const RowRounding& how, TensorRef norm,
+                                   const RoundedRows& out) {
+  if (kernels_.fused(GpuOperation::add_rms_norm_quantize))
+    return pick(launch::add_rms_norm_quantize, world_)(x, y, weight, epsilon, how, norm, out, stream());
+  add_rms_norm(x, y, weight, epsilon, norm);
+  quantize_rows(norm, how, out);
 }
 void GpuOps::rope_write_kv(TensorRef q, TensorRef k, TensorRef v, TensorRef positions, const RopeSpec& spec, const GpuStep& step,
                            int layer) {

@@ -7,10 +7,11 @@
 #include "patchbay/backend.h"
 #include "patchbay/gpu.h"
 #include "patchbay/gpu_device.h"
+#include "patchbay/rounded_inputs.h"
 
 namespace patchbay {
 
-class GpuOps final : public Ops {
+class GpuOps final : public Ops, public RoundingOps {
  public:
   GpuOps(Device& device, std::string name, const GpuKernels& kernels);
   Device& device() override { return device_; }
@@ -29,6 +30,9 @@ class GpuOps final : public Ops {
   void sample(TensorRef logits, const SamplingRows& rows, TensorRef tokens) override;
   void write_kv(TensorRef k, TensorRef v, const GpuStep& step, int layer) override;
   void add_rms_norm(TensorRef x, TensorRef y, TensorRef weight, float epsilon, TensorRef out) override;
+  void quantize_rows(TensorRef x, const RowRounding& how, const RoundedRows& out) override;
+  void add_rms_norm_quantize(TensorRef x, TensorRef y, TensorRef weight, float epsilon, const RowRounding& how, TensorRef norm,
+                             const RoundedRows& out) override;
   void rope_write_kv(TensorRef q, TensorRef k, TensorRef v, TensorRef positions, const RopeSpec& spec, const GpuStep& step,
                      int layer) override;
 

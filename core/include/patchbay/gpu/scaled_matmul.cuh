@@ -1,56 +1,59 @@
 /// @file scaled_matmul.cuh
-/// Products of 8-bit numbers on both sides: W8A8 (int8) and FP8 (e4m3). y[t][r] = token_scales[t] * row_scales[r] * sum of x w:
-/// scales that do not vary along the columns leave the sum and are applied once. Half the bytes of fp16, and twice its products
-/// per second.
+/// Products of 8-bit numbers: W8A8 (int8) and FP8 (e4m3, e5m2). y[t][r] = token_scales[t] * row_scales[r] * sum of x w: scales
+/// that do not vary along the columns leave the sum and are applied once. Half the bytes of fp16, and with both sides in 8 bits twice
+/// its products per second.
 #pragma once
+#include "patchbay/gpu/architecture.cuh"
 #include "patchbay/gpu/packed_matmul.cuh"
 #include "patchbay/gpu/scaled_matmul.h"
 
 namespace patchbay::PATCHBAY_GPU {
 
-/// y, with both scales applied.
+/// y, with both scales applied; null: 1.
 struct ScaledOutput {
   Output y;
   const float *token_scales, *row_scales;
-  __device__ void store(int t, int r, int rows, float sum) const { y.store(t, r, rows, sum * (token_scales[t] * row_scales[r])); }
+  int row_step = 1;  // 0: all rows have the first one
+
+  explicit ScaledOutput(const ScaledMatmulArgs& args)
+      : y{args.product.y, args.product.y_type},
+        token_scales(args.token_scales),
+        row_scales(static_cast<const float*>(args.product.parts[1])),
+        row_step(args.one_scale ? 0 : 1) {}
+  /// Of weights whose scales are in them already.
+  static ScaledOutput without_row_scales(const ScaledMatmulArgs& args) {
+    ScaledOutput output(args);
+    output.row_scales = nullptr;
+    return output;
+  }
+
+  __device__ float scaled(int t, int r, float sum) const {
+    return sum * ((token_scales ? token_scales[t] : 1.0f) * (row_scales ? row_scales[r * row_step] : 1.0f));
+  }
+  __device__ void store(int t, int r, int rows, float sum) const { y.store(t, r, rows, scaled(t, r, sum)); }
   template <int N>
   __device__ void store_row(int t, int r, int rows, const float (&sums)[N]) const {
     float values[N];
-    for (int i = 0; i < N; ++i) values[i] = r + i < rows ? sums[i] * (token_scales[t] * row_scales[r + i]) : 0.0f;
+    for (int i = 0; i < N; ++i) values[i] = r + i < rows ? scaled(t, r + i, sums[i]) : 0.0f;
     y.store_row(t, r, rows, values);
   }
 };
 
-/// Rounds each token of x(T,C) by its own scale, to integers of -127 .. 127 or to e4m3, whose largest number is 448.
-template <class A, class Code>
-__global__ void quantize_tokens(const A* x, Code* codes, float* scales, int cols) {
-  constexpr float kLargest = std::is_same_v<Code, std::int8_t> ? 127.0f : 448.0f;
-  const A* row = x + static_cast<std::size_t>(blockIdx.x) * cols;
-  float largest = 0.0f;
-  for (int c = threadIdx.x; c < cols; c += blockDim.x) largest = fmaxf(largest, fabsf(gpu::to_float(row[c])));
-  largest = gpu::block_max(largest);
-  const float inverse = largest > 0.0f ? kLargest / largest : 0.0f;
-  for (int c = threadIdx.x; c < cols; c += blockDim.x) {
-    const float value = gpu::to_float(row[c]) * inverse;
-    if constexpr (std::is_same_v<Code, std::int8_t>)
-      codes[static_cast<std::size_t>(blockIdx.x) * cols + c] = static_cast<Code>(__float2int_rn(value));
-    else
-      codes[static_cast<std::size_t>(blockIdx.x) * cols + c] = Code(value);
-  }
-  if (threadIdx.x == 0) scales[blockIdx.x] = largest / kLargest;
-}
+/// Codes times their row's scale, as floats: for take_rows.
 template <class Code>
-void launch_quantize_tokens(const QuantizeTokensArgs& args, gpu::Stream stream) {
-  constexpr int kThreads = 128;
-  const auto run = [&](const auto* x) {
-    gpu::launch(args.tokens, kThreads, 0, stream, quantize_tokens<std::remove_const_t<std::remove_pointer_t<decltype(x)>>, Code>,
-                x, static_cast<Code*>(args.codes), args.scales, args.cols);
-  };
-  if (args.x_type == DType::f16)
-    run(static_cast<const __half*>(args.x));
-  else
-    run(static_cast<const __nv_bfloat16*>(args.x));
-}
+struct ScaledCodes {
+  const Code* codes;
+  const float* scales;
+  int row_step;
+  explicit ScaledCodes(const ScaledMatmulArgs& args)
+      : codes(static_cast<const Code*>(args.product.parts[0])),
+        scales(static_cast<const float*>(args.product.parts[1])),
+        row_step(args.one_scale ? 0 : 1) {}
+  __device__ void span(int row, int column, int cols, float (&w)[kSpan]) const {
+    load_span(codes + static_cast<std::size_t>(row) * cols, column, cols, w);
+    for (float& value : w) value *= scales[row * row_step];
+  }
+};
 
 /// int8, step 1: a thread per y, one product per instruction; the sum is an integer, exact.
 template <class Y>
@@ -80,16 +83,13 @@ __global__ void int8_gemv(const std::int8_t* x, const std::int8_t* w, Y y, int t
   if (lane == 0) y.store(t, r, rows, static_cast<float>(sum));
 }
 
-inline ScaledOutput output_of(const ScaledMatmulArgs& args) {
-  return {{args.product.y, args.product.y_type}, args.token_scales, args.row_scales};
-}
-
 /// int8 codes on both sides. Step 3, tensor_core: 16 x 32 by 32 x 8 per instruction.
 inline void int8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   constexpr int kThreads = 128;
   const MatmulArgs& p = args.product;
+  if (p.kernel == MatmulKernel::take_rows) return launch_packed_take_rows(p, ScaledCodes<std::int8_t>(args), stream);
   const auto *x = static_cast<const std::int8_t*>(p.x), *w = static_cast<const std::int8_t*>(p.parts[0]);
-  const ScaledOutput y = output_of(args);
+  const ScaledOutput y(args);
   if (p.kernel == MatmulKernel::naive)
     return gpu::launch(folded_grid(gpu::ceil_div(p.rows, kThreads), p.tokens), kThreads, 0, stream, int8_naive<ScaledOutput>, x, w,
                        y, p.tokens, p.rows, p.cols);
@@ -102,22 +102,28 @@ inline void int8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   throw Error("w8a8: kernel", "8-bit products do not have it", "naive, gemv, tensor_core");
 }
 
-/// e4m3 on both sides. `dequantised` meets in fp16, which holds every e4m3 number exactly, and needs only sm_80; `tensor_core`
-/// multiplies e4m3 itself and needs sm_89.
-inline void fp8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
-  using Fp8 = __nv_fp8_e4m3;
-  const MatmulArgs& p = args.product;
-  const Dense<Fp8> x{static_cast<const Fp8*>(p.x)}, w{static_cast<const Fp8*>(p.parts[0])};
-  const ScaledOutput y = output_of(args);
-  if (p.kernel == MatmulKernel::naive) return launch_packed_naive(p, x.data, w, y, stream);
-  if (p.kernel == MatmulKernel::gemv) return launch_gemv(p, x.data, w, y, stream);
+/// Weights of 8-bit floats by inputs of X. `dequantised` meets in 16 bits, which hold every such number exactly, and needs only
+/// sm_80; so does `tensor_core`, but where both sides are plain codes: then it multiplies those, and needs sm_89.
+template <class X, class Weights>
+void fp8_matmul(const MatmulArgs& p, const Weights& w, const ScaledOutput& y, gpu::Stream stream) {
+  constexpr bool kCodes = std::is_same_v<Weights, Dense<X>>;
+  using A = std::conditional_t<sizeof(X) == 1, __half, X>;
+  const auto* x = static_cast<const X*>(p.x);
+  if (p.kernel == MatmulKernel::naive) return launch_packed_naive(p, x, w, y, stream);
+  if (p.kernel == MatmulKernel::gemv) return launch_gemv(p, x, w, y, stream);
   require_columns(p, 16, "fp8", "dequantised or tensor_core");
-  if (p.kernel == MatmulKernel::dequantised) return launch_tensor_core<__half>(p, x, w, y, stream);
+  if (p.kernel == MatmulKernel::dequantised) return launch_tensor_core<A>(p, Dense<X>{x}, w, y, stream);
   if (p.kernel != MatmulKernel::tensor_core)
     throw Error("fp8: kernel", "8-bit products do not have it", "naive, gemv, dequantised, tensor_core");
-  if (gpu::device_architecture() < 89)
+  if (kCodes && gpu::architecture_of(stream) < 89)
     throw Error("fp8: kernel tensor_core", "this GPU has no products of 8-bit floats (sm_89 has)", "naive, gemv, dequantised");
-  launch_tensor_core<Fp8>(p, x, w, y, stream);
+  launch_tensor_core<std::conditional_t<kCodes, X, A>>(p, Dense<X>{x}, w, y, stream);
+}
+/// The same for the type that x has: codes of the weights' own kind, f16 or bf16.
+template <class Fp8, class Weights>
+void fp8_matmul_of(const MatmulArgs& p, const Weights& w, const ScaledOutput& y, gpu::Stream stream) {
+  if (y.token_scales) return fp8_matmul<Fp8>(p, w, y, stream);
+  with_activation_type(p, "fp8", [&]<class X>(const X*) { fp8_matmul<X>(p, w, y, stream); });
 }
 
 }  // namespace patchbay::PATCHBAY_GPU

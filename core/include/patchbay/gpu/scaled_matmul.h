@@ -1,23 +1,15 @@
 /// @file scaled_matmul.h
-/// What launchers of products of 8-bit numbers take: codes and scales on both sides.
+/// What launchers of products of 8-bit numbers take: codes, and scales that do not vary along the columns.
 #pragma once
 #include "patchbay/gpu/matmul.h"
 
 namespace patchbay {
 
-/// product.x is (T,C) and product.parts[0] (R,C) codes of one 8-bit type; product.x_type is not read.
+/// product.parts: codes (R,C) of one 8-bit type, and f32 scales (R), or (1) for all rows.
 struct ScaledMatmulArgs {
-  MatmulArgs product;
-  const float* token_scales = nullptr;  ///< (T)
-  const float* row_scales = nullptr;    ///< (R)
-};
-/// x(T,C), f16 or bf16, becomes codes(T,C) and scales(T).
-struct QuantizeTokensArgs {
-  const void* x = nullptr;
-  DType x_type = DType::f16;
-  void* codes = nullptr;
-  float* scales = nullptr;
-  int tokens = 0, cols = 0;
+  MatmulArgs product;  ///< x: f16, bf16, or codes of the weights' type (x_type is not read then)
+  const float* token_scales = nullptr;  ///< (T): of an x of codes, else null
+  bool one_scale = false;  ///< for all rows
 };
 
 }  // namespace patchbay
