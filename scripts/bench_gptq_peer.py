@@ -7,6 +7,7 @@ Prints one line of JSON: seconds of quantising alone (without imports and loadin
 """
 import argparse
 import json
+import os
 import time
 
 import torch
@@ -116,6 +117,7 @@ def main():
         begin = time.monotonic()
         quantize_by_torch(model, samples, options.bits, options.group, options.damp)
     else:
+        os.cpu_count = lambda cores=os.cpu_count(): max(cores, 4)  # GPTQModel 7.7.0 on two cores: a pool of one worker, of which two are asked
         import gptqmodel
         config = gptqmodel.QuantizeConfig(bits=options.bits, group_size=options.group, desc_act=False, sym=False, damp_percent=options.damp, device="cpu")
         model = gptqmodel.GPTQModel.load(options.folder, config)
