@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,11 @@ inline std::vector<PluginSpec> variants(std::string_view kind, const std::string
 /// Every format in every variant; of the mixes only one, for they are made of the others.
 inline std::vector<std::shared_ptr<WeightFormat>> all_formats() {
   std::vector<std::shared_ptr<WeightFormat>> formats;
+  std::set<std::string> seen;  // a parameter that another makes meaningless makes no variant
   for (const auto& name : Registry::instance().names("formats"))
     for (const auto& spec : variants("formats", name)) {
-      formats.push_back(make<WeightFormat>(spec));
+      auto format = make<WeightFormat>(spec);
+      if (seen.insert(format->label()).second) formats.push_back(std::move(format));
       if (formats.back()->for_tensor({.name = "blk.0.ffn_up", .layer = 0, .layers = 1, .cols = 256})) break;
     }
   return formats;

@@ -102,27 +102,61 @@ inline void int8_matmul(const ScaledMatmulArgs& args, gpu::Stream stream) {
   throw Error("w8a8: kernel", "8-bit products do not have it", "naive, gemv, tensor_core");
 }
 
+/// Weights of 8-bit floats, of either kind: one set of kernels for both. A code is the upper part of a 16-bit float once its exponent is as
+/// wide: e5m2's that of fp16, and e4m3 moved by one bit an fp16 number 2^8 too small. So no conversion is asked of the GPU, which
+/// sm_80 has not.
+struct Fp8Weights {
+  const std::uint8_t* codes;
+  const float* scales;  // one for each group_size columns of a row, `groups` for a row; null: they are applied to the sum
+  int group_size, groups;
+  bool is_e5m2;
+
+  __device__ static float widened(unsigned code, bool is_e5m2) {
+    const unsigned bits = (code & 0x80u) << 8 | (code & 0x7Fu) << (is_e5m2 ? 8 : 7);
+    return __half2float(__ushort_as_half(static_cast<unsigned short>(bits))) * (is_e5m2 ? 1.0f : 256.0f);
+  }
+  __device__ void span(int row, int column, int cols, float (&w)[kSpan]) const {
+    const std::uint8_t* from = codes + static_cast<std::size_t>(row) * cols + column;
+    std::uint8_t span[kSpan] = {};
+    if (cols % kSpan == 0) {
+      const uint4 words = *reinterpret_cast<const uint4*>(from);
+      memcpy(span, &words, kSpan);
+    } else {
+      for (int i = 0; i < kSpan && column + i < cols; ++i) span[i] = from[i];
+    }
+    for (int i = 0; i < kSpan; ++i) w[i] = widened(span[i], is_e5m2);
+    if (!scales) return;
+    const float* of_row = scales + static_cast<std::size_t>(row) * groups;
+    const bool one = group_size % kSpan == 0;  // for the span
+    const float scale = of_row[column / group_size];
+    for (int i = 0; i < kSpan && column + i < cols; ++i) w[i] *= one ? scale : of_row[(column + i) / group_size];
+  }
+};
+
 /// Weights of 8-bit floats by inputs of X. `dequantised` meets in 16 bits, which hold every such number exactly, and needs only
-/// sm_80; so does `tensor_core`, but where both sides are plain codes: then it multiplies those, and needs sm_89.
-template <class X, class Weights>
-void fp8_matmul(const MatmulArgs& p, const Weights& w, const ScaledOutput& y, gpu::Stream stream) {
-  constexpr bool kCodes = std::is_same_v<Weights, Dense<X>>;
+/// sm_80; so does `tensor_core`, but where x is codes of the weights' kind and scales are applied to the sum: then it multiplies
+/// the codes themselves, and needs sm_89.
+template <class X>
+void fp8_matmul(const MatmulArgs& p, const Fp8Weights& w, const ScaledOutput& y, gpu::Stream stream) {
   using A = std::conditional_t<sizeof(X) == 1, __half, X>;
   const auto* x = static_cast<const X*>(p.x);
   if (p.kernel == MatmulKernel::naive) return launch_packed_naive(p, x, w, y, stream);
   if (p.kernel == MatmulKernel::gemv) return launch_gemv(p, x, w, y, stream);
   require_columns(p, 16, "fp8", "dequantised or tensor_core");
-  if (p.kernel == MatmulKernel::dequantised) return launch_tensor_core<A>(p, Dense<X>{x}, w, y, stream);
-  if (p.kernel != MatmulKernel::tensor_core)
+  if (p.kernel != MatmulKernel::dequantised && p.kernel != MatmulKernel::tensor_core)
     throw Error("fp8: kernel", "8-bit products do not have it", "naive, gemv, dequantised, tensor_core");
-  if (kCodes && gpu::architecture_of(stream) < 89)
-    throw Error("fp8: kernel tensor_core", "this GPU has no products of 8-bit floats (sm_89 has)", "naive, gemv, dequantised");
-  launch_tensor_core<std::conditional_t<kCodes, X, A>>(p, Dense<X>{x}, w, y, stream);
+  if constexpr (sizeof(X) == 1) {
+    if (p.kernel == MatmulKernel::tensor_core && !w.scales) {
+      if (gpu::architecture_of(stream) < 89)
+        throw Error("fp8: kernel tensor_core", "this GPU has no products of 8-bit floats (sm_89 has)", "naive, gemv, dequantised");
+      return launch_tensor_core<X>(p, Dense<X>{x}, Dense<X>{static_cast<const X*>(p.parts[0])}, y, stream);
+    }
+  }
+  launch_tensor_core<A>(p, Dense<X>{x}, w, y, stream);
 }
 /// The same for the type that x has: codes of the weights' own kind, f16 or bf16.
-template <class Fp8, class Weights>
-void fp8_matmul_of(const MatmulArgs& p, const Weights& w, const ScaledOutput& y, gpu::Stream stream) {
-  if (y.token_scales) return fp8_matmul<Fp8>(p, w, y, stream);
+inline void fp8_matmul(const MatmulArgs& p, const Fp8Weights& w, const ScaledOutput& y, gpu::Stream stream) {
+  if (y.token_scales) return w.is_e5m2 ? fp8_matmul<__nv_fp8_e5m2>(p, w, y, stream) : fp8_matmul<__nv_fp8_e4m3>(p, w, y, stream);
   with_activation_type(p, "fp8", [&]<class X>(const X*) { fp8_matmul<X>(p, w, y, stream); });
 }
 
