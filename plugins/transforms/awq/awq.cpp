@@ -39,12 +39,14 @@ class Awq final : public Transform {
     bool duo_scaling = true;
     bool clip = true;
     double max_shrink = 0.5;
-    int inputs = 128;
+    bool even_inputs = false;
+    int inputs = 512;
     void visit(Fields& f) {
       f.integer("n_grid", n_grid, 1, 1000, {"exponents tried, from 0 up to 1; and into how many steps a range is cut for clamping"});
       f.boolean("duo_scaling", duo_scaling, {"factors from the inputs' size and the weights', or from the inputs' alone"});
       f.boolean("clip", clip, {"also clamps the largest weights of a group where its outputs gain by it (not of q and k)"});
       f.real("max_shrink", max_shrink, 0.0, 0.99, {"which share of a range clamping may take away"});
+      f.boolean("even_inputs", even_inputs, {"each input divided by its length, so that a few tokens with huge activations do not decide for all"});
       f.integer("inputs", inputs, 1, 1 << 16, {"inputs on which errors are measured, drawn evenly from the calibration tokens", "row"});
     }
   };
@@ -59,7 +61,7 @@ class Awq final : public Transform {
   std::string apply(LinearGroup& group, Device& device) const override {
     if (!is_quantized(group)) return {};
     if (group.statistics.inputs.size() == 0) return "not scaled: no calibration token came by";
-    awq::Inputs inputs(group.statistics.inputs);
+    awq::Inputs inputs(group.statistics.inputs, params_.even_inputs);
     std::string line = can_be_scaled(group) ? scale(group, inputs, device) : "not scaled: nothing before it takes the factors";
     return params_.clip ? line + clip(group, inputs, device) : line;
   }
@@ -69,7 +71,9 @@ class Awq final : public Transform {
 
   /// Searches the factors, and applies them to group and inputs. Returns what was found.
   std::string scale(LinearGroup& group, awq::Inputs& inputs, Device& device) const {
-    const Factors x = mean_inputs(group), w = params_.duo_scaling ? mean_weights(group) : Factors(x.size(), 1.0f);
+    Factors x = inputs.mean_sizes();  // (A1)
+    share_largest(group, x);
+    const Factors w = params_.duo_scaling ? mean_weights(group) : Factors(x.size(), 1.0f);
     Factors best(x.size(), 1.0f);
     double least = error(group, best, inputs, device), best_exponent = -1;
     const double plain = least;
@@ -88,19 +92,6 @@ class Awq final : public Transform {
     char text[96];
     std::snprintf(text, sizeof text, "exponent %g, error of its outputs %.3g of before", best_exponent, least / plain);
     return text;
-  }
-
-  /// (A1) Mean size of each channel of the input.
-  static Factors mean_inputs(const LinearGroup& group) {
-    const View<const float, 2> x = group.statistics.inputs;
-    Factors means(static_cast<std::size_t>(x.shape[1]));
-    for (std::int64_t c = 0; c < x.shape[1]; ++c) {
-      double sum = 0;
-      for (std::int64_t n = 0; n < x.shape[0]; ++n) sum += std::fabs(x(n, c));
-      means[c] = static_cast<float>(sum / static_cast<double>(x.shape[0]));
-    }
-    share_largest(group, means);
-    return means;
   }
 
   /// (A2) Mean size of each column of the weights, each taken as a share of the largest in its row and tile.

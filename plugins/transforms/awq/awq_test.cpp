@@ -158,6 +158,21 @@ TEST_CASE("awq: at 3 bits the layer's error falls below half where a few channel
   REQUIRE(1 / scaled.norm[3] > 2 * (1 / scaled.norm[4]));  // a large channel, and the one beside it
 }
 
+TEST_CASE("awq: one token with huge activations decides the factors, unless all inputs count alike") {
+  const std::vector<Matrix> original = {normal_matrix(32, 128, 0.05f, 7)};
+  const auto format = make<WeightFormat>(spec_of("int_grouped", {{"bits", "3"}, {"group_size", "64"}}));
+  Matrix x = normal_matrix(256, 128, 1.0f, 8);
+  for (std::int64_t c = 0; c < 128; ++c) x.at(0, c) *= c == 5 ? 3000.0f : 100.0f;
+  Layer plain(original, x, format), summed(original, x, format), even(original, x, format);
+  summed.apply({{"clip", "false"}});
+  even.apply({{"clip", "false"}, {"even_inputs", "true"}});
+  REQUIRE(1 / summed.norm[5] > 2 / even.norm[5]);
+  for (Layer* layer : {&plain, &summed, &even})  // what the other tokens make of it
+    for (std::int64_t c = 0; c < 128; ++c) layer->x.at(0, c) = 0;
+  REQUIRE(even.loss() <= plain.loss() * 1.02);
+  REQUIRE(even.loss() < summed.loss());
+}
+
 TEST_CASE("awq: q and k are not clamped, nothing is clamped to less than max_shrink leaves, and no weight grows by clamping") {
   for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight"}) {
     const std::vector<Matrix> original = {normal_matrix(32, 128, 0.05f, 7)};

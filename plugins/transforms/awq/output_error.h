@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "patchbay/tensor.h"
@@ -14,10 +15,25 @@ class Inputs {
  public:
   static constexpr std::int64_t kStrip = 8;
 
-  explicit Inputs(View<const float, 2> x)
-      : rows_((x.shape[0] + kStrip - 1) / kStrip * kStrip), cols_(x.shape[1]), values_(static_cast<std::size_t>(rows_ * cols_)) {
-    for (std::int64_t n = 0; n < x.shape[0]; ++n)
-      for (std::int64_t c = 0; c < cols_; ++c) at(n, c) = x(n, c);
+  /// @param even  each row is divided by its length, if it has one
+  Inputs(View<const float, 2> x, bool even)
+      : count_(x.shape[0]), rows_((x.shape[0] + kStrip - 1) / kStrip * kStrip), cols_(x.shape[1]), values_(static_cast<std::size_t>(rows_ * cols_)) {
+    for (std::int64_t n = 0; n < count_; ++n) {
+      double squares = 0;
+      for (std::int64_t c = 0; c < cols_; ++c) squares += double{x(n, c)} * x(n, c);
+      const double length = even && squares > 0 ? std::sqrt(squares) : 1;
+      for (std::int64_t c = 0; c < cols_; ++c) at(n, c) = static_cast<float>(x(n, c) / length);
+    }
+  }
+  /// (C): mean over the rows of |x_c|.
+  std::vector<float> mean_sizes() {
+    std::vector<float> means;
+    for (std::int64_t c = 0; c < cols_; ++c) {
+      double sum = 0;
+      for (std::int64_t n = 0; n < count_; ++n) sum += std::fabs(at(n, c));
+      means.push_back(static_cast<float>(sum / static_cast<double>(count_)));
+    }
+    return means;
   }
   float& at(std::int64_t n, std::int64_t c) { return values_[static_cast<std::size_t>(((n / kStrip) * cols_ + c) * kStrip + n % kStrip)]; }
   /// Column c divided by factors[c].
@@ -41,7 +57,7 @@ class Inputs {
   }
 
  private:
-  std::int64_t rows_, cols_;
+  std::int64_t count_, rows_, cols_;  ///< rows; those with the padding; columns
   std::vector<float> values_;  ///< (N / kStrip, C, kStrip)
 };
 
