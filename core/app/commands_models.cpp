@@ -46,7 +46,7 @@ void add_quantize(CLI::App& app, Outcome& outcome) {
                               [](CLI::App& command, QuantizeCommandOptions& options) {
                                 model(command, options.model);
                                 path(command, "--out", options.out, "What to write: NAME.gguf, or a folder")->required();
-                                command.add_option("--layout", options.layout, "Of a folder's weights: gptq, gptq_v2, awq, awq_gemv; else by the format");
+                                command.add_option("--layout", options.layout, "Of a folder's weights: gptq, gptq_v2, awq, awq_gemv, compressed-tensors; else by the format");
                                 command.add_flag("--force", options.force, "Replace what is there");
                                 command.add_flag("--quiet", options.quiet, "No progress");
                                 assignments(command, options.model.assignments);

@@ -77,6 +77,9 @@ TEST_CASE("quantize: a folder in each layout computes what its settings compute 
       {"awq_gemv", "rtn", "{type: int_grouped, bits: 4, group_size: 64}", {"rules=[{match: '*.ffn_down', quantizer: none}]"}, ", rules: [{match: '*.ffn_down', quantizer: none}]"},
       {"", "rtn", "{type: int_grouped, bits: 4, group_size: 32}", {"rules=[{match: blk.1.ffn_up, format: {type: int_grouped, bits: 8, group_size: 64}}]"},
        ", rules: [{match: blk.1.ffn_up, format: {type: int_grouped, bits: 8, group_size: 64}}]"},
+      {"", "rtn", "{type: fp8, scales: group, group_size: 64}", {}, ""},
+      {"compressed-tensors", "rtn", "{type: fp8, scales: tensor, activations: static}", {"calibration=" + kCalibration, "rules=[{match: '*.ffn_down', format: {type: w8a8}}]"},
+       ", calibration: " + kCalibration + ", rules: [{match: '*.ffn_down', format: {type: w8a8}}]"},
   };
   for (const Case& c : cases) {
     INFO(c.layout << " " << c.format);
@@ -87,15 +90,16 @@ TEST_CASE("quantize: a folder in each layout computes what its settings compute 
     REQUIRE(result.code == 0);
     const auto written = ModelFile::open(out);
     check_model(*written);
-    REQUIRE(std::string(written->tensor("model.layers.0.self_attn.q_proj.weight")->format) == "int_grouped");
+    const bool eight_bits = c.format.find("fp8") != std::string::npos, awq = c.layout.substr(0, 3) == "awq";
+    REQUIRE(std::string(written->tensor("model.layers.0.self_attn.q_proj.weight")->format) == (eight_bits ? "fp8" : "int_grouped"));
     REQUIRE(std::string(written->tensor("model.embed_tokens.weight")->type_name) == "F16");
     REQUIRE(scores(out, "") == scores(model_folder(), yaml_of(c)));
     REQUIRE(read_file(out + "/tokenizer.json") == read_file(model_folder() + "/tokenizer.json"));
     const Json config = config_of(out)["quantization_config"];
-    const bool awq = c.layout.substr(0, 3) == "awq";
-    REQUIRE(config["quant_method"] == (awq ? "awq" : "gptq"));
-    REQUIRE(std::filesystem::exists(out + "/quantize_config.json") == !awq);
-    if (!awq) REQUIRE(config["checkpoint_format"] == (config["sym"] ? "gptq" : "gptq_v2"));
+    REQUIRE(config["quant_method"] == (eight_bits ? "compressed-tensors" : awq ? "awq" : "gptq"));
+    REQUIRE(std::filesystem::exists(out + "/quantize_config.json") == (!awq && !eight_bits));
+    if (eight_bits) REQUIRE(config["config_groups"].size() == (c.layout.empty() ? 1 : 2));
+    if (!awq && !eight_bits) REQUIRE(config["checkpoint_format"] == (config["sym"] ? "gptq" : "gptq_v2"));
     if (c.layout == "awq_gemv") REQUIRE(config["modules_to_not_convert"].size() == 4);
     if (c.quantizer != "rtn") REQUIRE(config["desc_act"] == true);
     if (c.more_yaml.find("blk.1.ffn_up") != std::string::npos) REQUIRE(config["dynamic"]["+:^model\\.layers\\.1\\.mlp\\.up_proj$"]["bits"] == 8);
@@ -143,7 +147,9 @@ TEST_CASE("quantize: a folder that no layout can say is refused, and nothing is 
     return result.err;
   };
   CHECK_THAT(refused({"format.type=q4_0"}), Contains("--layout") && Contains("q4_0") && Contains("int_grouped"));
-  CHECK_THAT(refused({"--layout", "exl2", "format.type=int_grouped"}), Contains("exl2") && Contains("gptq, gptq_v2, awq, awq_gemv"));
+  CHECK_THAT(refused({"--layout", "exl2", "format.type=int_grouped"}), Contains("exl2") && Contains("gptq, gptq_v2, awq, awq_gemv, compressed-tensors"));
+  CHECK_THAT(refused({"--layout", "compressed-tensors", "format.type=int_grouped"}), Contains("no place for format int_grouped") && Contains("w8a8"));
+  CHECK_THAT(refused({"format={type: fp8, variant: e5m2}"}), Contains("e5m2"));
   CHECK_THAT(refused({"format={type: int_grouped, bits: 5}"}), Contains("codes of 5 bits") && Contains("2, 3, 4, 8"));
   CHECK_THAT(refused({"--layout", "awq", "format={type: int_grouped, bits: 3}"}), Contains("codes of 3 bits") && Contains("4 bits"));
   CHECK_THAT(refused({"--layout", "awq", "format={type: int_grouped, column_order: true}"}), Contains("another order"));

@@ -38,8 +38,12 @@ class FolderLayout {
   virtual bool has_config_file() const { return false; }
 };
 
+/// compressed-tensors' of 8-bit floats and integers.
+std::unique_ptr<FolderLayout> compressed_tensors_layout();
+bool compressed_tensors_take(const WeightFormat& format, std::int64_t rows, std::int64_t cols);
+
 /// By the name that the user gave; "": by the format of a weight R x C. @throws Error for a name that is none, or a format that no layout takes.
 PATCHBAY_API std::unique_ptr<FolderLayout> make_folder_layout(const std::string& name, const WeightFormat& format, std::int64_t rows, std::int64_t cols);
-inline constexpr const char* kLayoutNames = "gptq, gptq_v2, awq, awq_gemv";
+inline constexpr const char* kLayoutNames = "gptq, gptq_v2, awq, awq_gemv, compressed-tensors";
 
 }  // namespace patchbay

@@ -13,7 +13,7 @@ namespace patchbay {
 struct WriteOptions {
   QuantizeOptions quantize;
   bool force = false;  ///< replace what is there
-  std::string layout;  ///< of a folder's quantised weights: gptq, gptq_v2, awq, awq_gemv; "": by the format
+  std::string layout;  ///< of a folder's quantised weights: gptq, gptq_v2, awq, awq_gemv, compressed-tensors; "": by the format
 };
 
 /// What was written, and what a person should know of it.
