@@ -4,7 +4,8 @@
 // --json: {"file", "form": "gguf" or "safetensors", "gguf_version" of GGUF, "file_bytes", "architecture", "name", "hyperparameters": {..}, "tokenizer": {..},
 // "parameters", "weights_bytes", "bits_per_weight", where there are any "warnings": [..],
 // "types": [{"type", "tensors", "parameters", "bytes", "bits_per_weight", "computed"}]} and with --tensors
-// "tensors": [{"name", "type", "shape", "bytes"}], shapes as in the file: the first extent varies fastest; with settings also "runs_as".
+// "tensors": [{"name", "type", "shape", "bytes"}], shapes as in the file: the first extent varies fastest; with settings also "runs_as", "runs_as_bits_per_weight"
+// and, where a mix's blocks divide no row, "instead_of".
 #include <fmt/format.h>
 
 #include <map>
@@ -108,12 +109,16 @@ json summary(const ModelFile& file) {
   return result;
 }
 
-/// `formats`: in which the run of the settings would hold them; empty without settings.
-json tensors_json(const ModelFile& file, const std::map<std::string, std::string>& formats) {
+/// `planned`: how the run of the settings would hold them; empty without settings.
+json tensors_json(const ModelFile& file, const std::map<std::string, TensorPath>& planned) {
   json tensors = json::array();
   for (const FileTensor& tensor : file.tensors()) {
     tensors.push_back({{"name", tensor.name}, {"type", tensor.type_name}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
-    if (const auto found = formats.find(std::string(tensor.name)); found != formats.end()) tensors.back()["runs_as"] = found->second;
+    const auto found = planned.find(std::string(tensor.name));
+    if (found == planned.end()) continue;
+    tensors.back()["runs_as"] = found->second.format;
+    tensors.back()["runs_as_bits_per_weight"] = found->second.bits_per_weight;
+    if (!found->second.instead_of.empty()) tensors.back()["instead_of"] = found->second.instead_of;
   }
   return tensors;
 }
@@ -124,6 +129,12 @@ void print_group(const char* title, const json& values) {
   if (values.empty()) return;
   fmt::print("\n{}\n", title);
   for (const auto& [key, value] : values.items()) fmt::print("  {:<36} {}\n", escaped(key), shown(value));
+}
+
+std::string runs_as(const json& tensor) {
+  if (!tensor.contains("runs_as")) return {};
+  const std::string instead = tensor.contains("instead_of") ? " instead of " + tensor["instead_of"].get<std::string>() : "";
+  return fmt::format("  runs as {}, {:.3f} bits{}", tensor["runs_as"].get<std::string>(), tensor["runs_as_bits_per_weight"].get<double>(), instead);
 }
 
 void print(const json& model) {
@@ -148,7 +159,7 @@ void print(const json& model) {
   fmt::print("\n{:<36} {:<8} {:>14}  shape, fastest first\n", "tensor", "type", "bytes");
   for (const json& tensor : model["tensors"]) {
     fmt::print("{:<36} {:<8} {:>14}  {}{}\n", escaped(tensor["name"].get<std::string>()), tensor["type"].get<std::string>(),
-               tensor["bytes"].dump(), tensor["shape"].dump(), tensor.contains("runs_as") ? "  runs as " + tensor["runs_as"].get<std::string>() : "");
+               tensor["bytes"].dump(), tensor["shape"].dump(), runs_as(tensor));
   }
 }
 
@@ -157,11 +168,11 @@ void print(const json& model) {
 int inspect(const InspectOptions& options) {
   const auto file = ModelFile::open(find_model(options.model.model));
   check_model(*file);
-  std::map<std::string, std::string> formats;
+  std::map<std::string, TensorPath> planned;
   if (!options.model.assignments.empty()) {
     const RunConfig config = run_config(options.model.assignments, options.model.threads);
     check_run(*file, config);
-    formats = planned_formats(*file, config);
+    planned = planned_weights(*file, config);
   }
   std::vector<std::string> warnings = folder_warnings(*file);
   json result = summary(*file);
@@ -169,7 +180,7 @@ int inspect(const InspectOptions& options) {
     if (const std::string warning = missing_rows_warning(*file, tokenizer["tokens"]); !warning.empty()) warnings.push_back(warning);
   }
   if (!warnings.empty()) result["warnings"] = warnings;
-  if (options.tensors) result["tensors"] = tensors_json(*file, formats);
+  if (options.tensors) result["tensors"] = tensors_json(*file, planned);
   if (options.model.json) {
     fmt::print("{}\n", result.dump(-1, ' ', false, json::error_handler_t::replace));
   } else {

@@ -79,6 +79,14 @@ void TerminalProgress::doing(double fraction, const std::string& what) {
   std::fflush(stderr);
 }
 
+void TerminalProgress::doing_evenly(double fraction, const std::string& what) {
+  constexpr double kSettled = 1;  // before, what is kept from an earlier run flies by
+  const double now = seconds();
+  if (began_at_ < 0 && now >= kSettled) began_at_ = fraction, began_seconds_ = now;
+  if (began_at_ >= 0) left_.finished(fraction - began_at_, now - began_seconds_);
+  doing(fraction, what);
+}
+
 void TerminalProgress::finished(double fraction, const std::string& line) {
   left_.finished(fraction, seconds());
   if (quiet_) return;

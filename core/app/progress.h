@@ -29,6 +29,8 @@ class TerminalProgress : public Progress {
  public:
   explicit TerminalProgress(bool quiet);
   ~TerminalProgress() override;
+  /// As doing(), for work of one kind: the time that is left then follows from what has passed since the first second.
+  void doing_evenly(double fraction, const std::string& what);
 
   void doing(double fraction, const std::string& what) override;
   void finished(double fraction, const std::string& line) override;
@@ -40,6 +42,7 @@ class TerminalProgress : public Progress {
 
   bool quiet_, terminal_;
   TimeLeft left_;
+  double began_at_ = -1, began_seconds_ = 0;  ///< of what goes on evenly: the fraction, and when
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 

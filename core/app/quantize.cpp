@@ -1,13 +1,16 @@
 // patchbay quantize --model IN --out OUT [key=value ...]: a model's weights in fewer bits, as a GGUF file or a folder that others read.
 //
-// --json: {"out", "tensors", "quantized_tensors", "weights_bytes", "calibration": {..}, "notes": {tensor: line}, "warnings": [..]}.
+// --json: {"out", "tensors", "quantized_tensors", "weights_bytes", "calibration": {..}, "weights": as in a record, "notes": {tensor: line}, "warnings": [..]}.
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "commands.h"
 #include "common.h"
+#include "experiment/weight_records.h"
 #include "interrupt.h"
 #include "json_text.h"
 #include "patchbay/plugin.h"
@@ -17,15 +20,21 @@
 namespace patchbay::app {
 namespace {
 
-/// The keys of weights, without this word before each. A format alone is rounded to.
+constexpr const char* kStopping = "\nstopping after this step; once more ends it at once\n";
+
+/// The keys of weights, without this word before each. Where no quantizer is named, GGUF's blocks get searched scales, as their own tools do; a folder's formats
+/// are rounded to.
 RunConfig quantizing_config(const QuantizeCommandOptions& options) {
+  constexpr std::string_view kWeights = "weights.";
   std::vector<std::string> assignments;
   bool quantizer = false;
-  for (const std::string& assignment : options.model.assignments) {
-    assignments.push_back("weights." + assignment);
+  for (std::string assignment : options.model.assignments) {
+    if (assignment.starts_with(kWeights)) assignment.erase(0, kWeights.size());
     quantizer = quantizer || assignment.starts_with("quantizer");
+    assignments.push_back(std::string(kWeights) + assignment);
   }
-  if (!quantizer) assignments.insert(assignments.begin(), "weights.quantizer.type=rtn");
+  const bool gguf = options.out.ends_with(".gguf");
+  if (!quantizer) assignments.insert(assignments.begin(), std::string("weights.quantizer.type=") + (gguf ? "scale_search" : "rtn"));
   return run_config(assignments, options.model.threads);
 }
 
@@ -33,9 +42,23 @@ nlohmann::ordered_json as_json(const std::string& out, const WrittenModel& writt
   nlohmann::ordered_json json = {{"out", out}, {"tensors", written.tensors}, {"quantized_tensors", written.quantized_tensors}, {"weights_bytes", written.weights_bytes}};
   if (const CalibrationSummary& summary = written.calibration; summary.samples > 0)
     json["calibration"] = {{"source", summary.source}, {"sha256", summary.sha256}, {"samples", summary.samples}, {"tokens", summary.tokens}};
+  json["weights"] = formats_by_name(written.weights);
   for (const auto& [tensor, line] : written.notes) json["notes"][tensor] = line;
   json["warnings"] = written.warnings;
   return json;
+}
+
+/// By type: how many matrices, and their bits; and which stand in for a mix's type.
+void print_types(const std::vector<TensorPath>& weights) {
+  std::map<std::tuple<std::string, std::string, double>, int> counts;
+  for (const TensorPath& weight : weights) ++counts[{weight.format, weight.instead_of, weight.bits_per_weight}];
+  if (counts.empty()) return;
+  fmt::print("{:<20} {:>9} {:>8}\n", "type", "matrices", "bits");
+  for (const auto& [type, count] : counts) {
+    const auto& [format, instead_of, bits] = type;
+    const std::string why = instead_of.empty() ? "" : fmt::format("  instead of {}, whose blocks divide no row here; format.strict=true refuses that", instead_of);
+    fmt::print("{:<20} {:>9} {:>8.3f}{}\n", format, count, bits, why);
+  }
 }
 
 }  // namespace
@@ -53,16 +76,17 @@ int quantize(const QuantizeCommandOptions& options) {
   if (needs_walk(config)) write.quantize.folder = kept;
   write.quantize.progress = [&](double fraction, const std::string& what) {
     throw_if_interrupted();
-    progress.doing(fraction, what);
+    progress.doing_evenly(fraction, what);
   };
   write.quantize.note = [&](const std::string& line) { progress.note(line); };
   WrittenModel written;
   try {
-    const InterruptGuard guard;
+    const InterruptGuard guard(kStopping);
     written = write_quantized(file, config, backend->ops(), options.out, write);
   } catch (const Interrupted&) {
     progress.clear();
-    if (needs_walk(config)) fmt::print(stderr, "stopped: the finished blocks are kept in {}; the same command goes on from there\n", printable(kept));
+    fmt::print(stderr, "{}\n", needs_walk(config) ? fmt::format("stopped: the finished blocks are kept in {}; the same command goes on from there", printable(kept))
+                                                  : fmt::format("stopped: {} was not written", printable(options.out)));
     return 128 + interrupt_signal();
   }
   progress.clear();
@@ -72,6 +96,7 @@ int quantize(const QuantizeCommandOptions& options) {
     fmt::print("{}\n", json_text(as_json(options.out, written)));
     return 0;
   }
+  print_types(written.weights);
   fmt::print("{}: {} tensors, {} of them quantised, {:.1f} MB\n", printable(options.out), written.tensors, written.quantized_tensors,
              static_cast<double>(written.weights_bytes) / 1e6);
   return 0;

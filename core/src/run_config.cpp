@@ -152,7 +152,41 @@ void read_calibration(const Settings& given, CalibrationSettings& calibration) {
   }
 }
 
-/// weights: a quantizer's name, or {quantizer, format, transforms, calibration, rules, targets}. (`type` is what an assignment such as weights.targets=all
+/// A number of bits of the format that is there, or a format.
+PluginSpec candidate_of(const Settings& item, const PluginSpec& format) {
+  if (item.kind != Settings::Kind::scalar || scalar_type(item) != ScalarType::integer) return format_spec(item);
+  auto settings = format.settings ? std::make_shared<Settings>(*format.settings) : std::make_shared<Settings>();
+  settings->kind = Settings::Kind::map;
+  std::erase_if(settings->entries, [](const auto& entry) { return entry.first == "bits"; });
+  settings->entries.emplace_back("bits", item);
+  return {format.type, settings};
+}
+
+void read_sensitivity(const Settings& given, RunConfig& config) {
+  SettingsReader reader(&given, "bits_by_sensitivity");
+  SensitivitySettings& sensitivity = config.sensitivity;
+  sensitivity.visit(reader);
+  const Settings* candidates = reader.take("candidates");
+  const std::string where = where_of(&given, "bits_by_sensitivity", "candidates");
+  constexpr const char* kExample = "two or more of [2, 3, 4, {type: q4_k}]: numbers of bits of weights.format, or formats";
+  if (candidates == nullptr || candidates->kind != Settings::Kind::list || candidates->items.size() < 2) throw Error(where, "no list of candidates", kExample);
+  if (config.weights.format.type.empty()) throw Error(given.where, "nothing is quantised that could get other bits", "weights.quantizer and weights.format beside it");
+  for (const Settings& item : candidates->items) sensitivity.candidates.push_back(candidate_of(item, config.weights.format));
+  if (!sensitivity.on()) throw Error(where_of(&given, "bits_by_sensitivity", "budget"), "missing value", "bits per weight, scales included: 3.5");
+  reader.finish();
+}
+
+Settings sensitivity_settings(const SensitivitySettings& sensitivity, std::string_view backend) {
+  Settings map, candidates;
+  map.kind = Settings::Kind::map;
+  candidates.kind = Settings::Kind::list;
+  for (const PluginSpec& spec : sensitivity.candidates) candidates.items.push_back(Registry::instance().effective("formats", spec, backend));
+  map.entries = {{"budget", plain_settings(real_text(sensitivity.budget))}, {"candidates", std::move(candidates)}, {"measure", text_settings(sensitivity.measure)},
+                 {"per", text_settings(sensitivity.per)}, {"tokens", plain_settings(std::to_string(sensitivity.tokens))}};
+  return map;
+}
+
+/// weights: a quantizer's name, or {quantizer, format, transforms, calibration, rules, targets, bits_by_sensitivity}. (`type` is what an assignment such as weights.targets=all
 /// makes of a bare name.)
 void read_weights(const Settings& given, RunConfig& config) {
   if (given.kind != Settings::Kind::map) {
@@ -172,6 +206,7 @@ void read_weights(const Settings& given, RunConfig& config) {
   }
   if (const Settings* transforms = reader.take("transforms")) read_transforms(*transforms, config);
   if (const Settings* calibration = reader.take("calibration")) read_calibration(*calibration, config.calibration);
+  if (const Settings* sensitivity = reader.take("bits_by_sensitivity")) read_sensitivity(*sensitivity, config);
   const Settings* rules = reader.take("rules");
   reader.finish();
   check_pair(config.weights, given.where);
@@ -224,6 +259,7 @@ Settings weights_settings(const RunConfig& config) {
     map.entries.emplace_back("transforms", transforms);
   }
   if (needs_calibration(config)) map.entries.emplace_back("calibration", calibration_settings(config.calibration));
+  if (config.sensitivity.on()) map.entries.emplace_back("bits_by_sensitivity", sensitivity_settings(config.sensitivity, backend));
   map.entries.emplace_back("targets", text_settings(config.quantize_all ? "all" : "blocks"));
   return map;
 }
@@ -235,7 +271,7 @@ bool needs_calibration(const RunConfig& config) {
     const auto quantizer = make<Quantizer>(rule.quantizer);
     return !quantizer->keeps_stored() && (quantizer->needs() | make<WeightFormat>(rule.format)->needs()).any();
   };
-  if (needs(config.weights) || std::ranges::any_of(config.rules, needs)) return true;
+  if (config.sensitivity.on() || needs(config.weights) || std::ranges::any_of(config.rules, needs)) return true;
   return std::ranges::any_of(config.transforms, [](const PluginSpec& spec) { return make<Transform>(spec)->needs().any(); });
 }
 
@@ -261,6 +297,7 @@ RunConfig read_run_config(const Settings& base) {
   const std::string_view backend = kernel_backend(config.device);
   config.attention = attention_on(config, backend);
   if (!config.weights.format.type.empty()) config.weights.format = format_on(config.weights.format, config, backend);
+  for (PluginSpec& candidate : config.sensitivity.candidates) candidate = format_on(candidate, config, backend);
   for (WeightRule& rule : config.rules) {
     if (!rule.format.type.empty()) rule.format = format_on(rule.format, config, backend);
   }

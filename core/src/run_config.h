@@ -7,6 +7,7 @@
 #include "patchbay/backend.h"
 #include "patchbay/params.h"
 #include "quantize/calibration_settings.h"
+#include "quantize/sensitivity_settings.h"
 
 namespace patchbay {
 
@@ -31,6 +32,7 @@ struct RunConfig {
   std::shared_ptr<const Settings> weight_kernel;
   std::vector<PluginSpec> transforms;  ///< weights.transforms: applied in this order before anything is quantised
   CalibrationSettings calibration;   ///< weights.calibration: in effect where a quantizer, transform or format needs it
+  SensitivitySettings sensitivity;   ///< weights.bits_by_sensitivity
   bool quantize_all = false;         ///< weights.targets: blocks (linear layers of the blocks) | all (embedding and head too)
   PluginSpec attention{"flash", nullptr};
   PluginSpec kv_store{"contiguous", nullptr};

@@ -10,6 +10,7 @@
 #include "patchbay/kv_prefix.h"
 #include "patchbay/kv_retention.h"
 #include "patchbay/plugin.h"
+#include "quantize/sensitivity_scan.h"
 
 namespace patchbay {
 namespace {
@@ -35,7 +36,7 @@ std::int64_t room(const ModelFile& file, const ModelSpec& spec, const SessionOpt
 
 struct Session::Impl {
   Impl(std::shared_ptr<const ModelFile> model, const RunConfig& run, const SessionOptions& options)
-      : file(std::move(model)), config(run), spec(read_model_spec(*file)), max_tokens(room(*file, spec, options)),
+      : file(std::move(model)), resolved(with_bits_by_sensitivity(file, run, options.quantize)), config(resolved.config), spec(read_model_spec(*file)), max_tokens(room(*file, spec, options)),
         tokenizer(make_tokenizer(*file)), stages(spec, config), retention(make<KvRetention>(config.kv_retention)),
         prefix(make<KvPrefix>(config.kv_prefix)), weights(loaded(options.quantize)),
         transformer(spec, weights, stages.parts(), max_tokens, config.activations),
@@ -47,10 +48,13 @@ struct Session::Impl {
   ModelWeights loaded(const QuantizeOptions& options) {
     const QuantizedModel quantized = quantize_model(file, config, stages.host().ops(), options);
     quantization = report_of(quantized);
+    quantization.notes.insert(quantization.notes.begin(), resolved.notes.begin(), resolved.notes.end());
+    if (quantization.calibration.samples == 0) quantization.calibration = resolved.calibration;
     return load_weights(file, spec, config, stages.placement(), quantized);
   }
 
   std::shared_ptr<const ModelFile> file;
+  ResolvedRun resolved;
   RunConfig config;
   ModelSpec spec;
   std::int64_t max_tokens;
@@ -110,15 +114,15 @@ std::vector<std::shared_ptr<LogitsProcessor>> Session::make_processors() const {
   return processors;
 }
 
-std::map<std::string, std::string> planned_formats(const ModelFile& file, const RunConfig& config) {
+std::map<std::string, TensorPath> planned_weights(const ModelFile& file, const RunConfig& config) {
   const WeightPlan plan(file, read_model_spec(file), config);
-  std::map<std::string, std::string> formats;
+  std::map<std::string, TensorPath> weights;
   for (const WeightPlan::Matrix& matrix : plan.matrices()) {
-    const auto& chosen = plan.choice(matrix.label).format;
-    const FileTensor& tensor = *matrix.tensor;
-    formats[std::string(tensor.name)] = chosen ? chosen->label() : tensor.module ? stored_format(file, tensor)->label() : std::string(tensor.format);
+    const WeightPlan::Choice& choice = plan.choice(matrix.label);
+    const auto format = choice.format ? choice.format : stored_format(file, *matrix.tensor);
+    weights[std::string(matrix.tensor->name)] = {matrix.label, format->label(), "", format->bits_per_weight(matrix.rows, matrix.cols), choice.instead_of};
   }
-  return formats;
+  return weights;
 }
 
 std::string check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options) {
@@ -127,6 +131,7 @@ std::string check_run(const ModelFile& file, const RunConfig& config, const Sess
   const WeightPlan plan(file, spec, config);
   check_weights(file, plan, config);
   check_calibration(file, config);
+  check_candidates(file, config);
   StageSet stages(spec, config);  // says what this machine lacks
   try_kernels(file, spec, plan, config, stages);
   return stages.activations(config.activations);

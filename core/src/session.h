@@ -13,6 +13,7 @@
 #include "patchbay/weight_format.h"
 #include "quantize/block_walk.h"
 #include "run_config.h"
+#include "tensor_path.h"
 #include "tokenizer.h"
 
 namespace patchbay {
@@ -42,9 +43,6 @@ struct WeightSizes {
   std::int64_t quantized_parameters = 0;
   double quantized_bits_per_weight = 0;    ///< of what a quantizer touched; 0 when nothing was
 };
-
-/// One tensor's effective type and kernel, for the record's `paths` and `patchbay inspect`.
-struct TensorPath { std::string tensor, format, path; };
 
 /// One tensor of weights as a run holds it, readable as floats. Valid as long as the session.
 struct WeightView {
@@ -90,8 +88,8 @@ class PATCHBAY_API Session {
   std::unique_ptr<Impl> impl_;
 };
 
-/// By the tensor's name in the file: the format in which the run will hold each matrix.
-PATCHBAY_API std::map<std::string, std::string> planned_formats(const ModelFile& file, const RunConfig& config);
+/// By the tensor's name in the file: the format in which the run will hold each matrix. Kernels are not chosen yet.
+PATCHBAY_API std::map<std::string, TensorPath> planned_weights(const ModelFile& file, const RunConfig& config);
 /// Checks a run against a model without loading weights: shapes, formats that do not fit (naming the tensor), context, calibration.
 /// What `plan` calls. Returns what activations will be: "q8", "f16", by stage where there are two. @throws Error.
 PATCHBAY_API std::string check_run(const ModelFile& file, const RunConfig& config, const SessionOptions& options = {});

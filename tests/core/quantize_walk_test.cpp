@@ -173,11 +173,13 @@ TEST_CASE("walk: the record says what calibration ran on, what quantizers note, 
   REQUIRE_THAT(json["notes"]["blk.1.attn_q.weight"].get<std::string>(), Contains("damping 0.01"));
   REQUIRE(json.contains("warnings") == false);
   const auto formats = formats_by_name(session.tensor_paths());
-  REQUIRE(formats["blk.*.attn_q"] == "int_grouped/b3/g32");
-  REQUIRE(formats["blk.*.ffn_down"]["int_grouped/b8/g32"] == "2");
-  REQUIRE(formats["blk.*.ffn_down"]["int_grouped/b3/g32"] == "0-1, 3");
-  REQUIRE(formats["blk.*.attn_k"]["fp16"] == "0");
-  REQUIRE(formats["token_embd"] == "fp16");
+  REQUIRE(formats["blk.*.attn_q"] == Json::array({{{"format", "int_grouped/b3/g32"}, {"bits_per_weight", 3 + 19.0 / 32}}}));
+  REQUIRE(formats["blk.*.ffn_down"][0] == Json({{"format", "int_grouped/b3/g32"}, {"bits_per_weight", 3 + 19.0 / 32}, {"layers", "0-1, 3"}}));
+  REQUIRE(formats["blk.*.ffn_down"][1] == Json({{"format", "int_grouped/b8/g32"}, {"bits_per_weight", 8 + 24.0 / 32}, {"layers", "2"}}));
+  REQUIRE(formats["blk.*.attn_k"][0]["format"] == "fp16");
+  REQUIRE(formats["blk.*.attn_k"][0]["layers"] == "0");
+  REQUIRE(formats["token_embd"][0]["format"] == "fp16");
+  REQUIRE(formats["token_embd"][0]["bits_per_weight"] == 16);
 }
 
 TEST_CASE("walk: GPTQ is nearer to the model than rounding to nearest, at 3 and at 4 bits") {

@@ -1,7 +1,11 @@
 // patchbay quantize: what it writes is the model that the same settings make in a session, in a file that says so.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
 
 #include "config.h"
 #include "experiment/evaluation.h"
@@ -37,7 +41,117 @@ std::vector<float> scores(const std::string& path, const std::string& yaml) {
 
 std::string type_of(const ModelFile& file, const char* tensor) { return std::string(file.tensor(tensor)->type_name); }
 
+/// `patchbay quantize` by the side of the test, its messages into a file.
+class Child {
+ public:
+  Child(const std::vector<std::string>& arguments, const std::string& log) {
+    id_ = ::fork();
+    if (id_ != 0) return;
+    if (!std::freopen(log.c_str(), "w", stdout) || !std::freopen(log.c_str(), "a", stderr)) ::_exit(126);
+    for (const int number : {SIGINT, SIGTERM}) std::signal(number, SIG_DFL);  // a test in the background inherits SIGINT as ignored
+    std::vector<char*> words = {const_cast<char*>("patchbay")};
+    for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+    words.push_back(nullptr);
+    ::execv(PATCHBAY_BINARY_DIR "/bin/patchbay", words.data());
+    ::_exit(127);
+  }
+  ~Child() { if (id_ > 0) end(SIGKILL); }
+  /// Until a file is there, or the program has ended.
+  void wait_for(const std::string& path) {
+    while (!std::filesystem::exists(path) && ::waitpid(id_, &status_, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  /// Sends a signal and returns how it ended: its exit code, or minus the signal.
+  int end(int signal) {
+    if (::kill(id_, signal) == 0) ::waitpid(id_, &status_, 0);
+    id_ = -1;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);
+  }
+
+ private:
+  pid_t id_ = -1;
+  int status_ = 0;
+};
+
+/// GPTQ on enough text that blocks take their time.
+std::vector<std::string> slow_command(const std::string& out) {
+  return command(out, {"quantizer.type=gptq", "format.type=q4_0", "calibration.text=" + source_path("data/calibration.txt"), "calibration.samples=8", "calibration.length=128"});
+}
+std::string block_file(const std::string& out, int layer) {
+  const std::string partial = out + ".partial";
+  if (!std::filesystem::exists(partial)) return partial + "/none yet";
+  for (const auto& entry : std::filesystem::directory_iterator(partial)) return entry.path().string() + "/blk." + std::to_string(layer) + ".bin";
+  return partial + "/none yet";
+}
+
 }  // namespace
+
+TEST_CASE("quantize: killed at any moment, the same command goes on, and the file is the same to the byte; before that there is none") {
+  const TemporaryFolder folder;
+  const std::string expected = folder / "expected.gguf", out = folder / "out.gguf", log = folder / "log";
+  REQUIRE(run_program(slow_command(expected)).code == 0);
+  std::mt19937 random(20251130);
+  for (int round = 0; round < 6; ++round) {
+    const int layer = static_cast<int>(random() % 4);
+    Child child(slow_command(out), log);
+    while (!std::filesystem::exists(block_file(out, 0)) && !std::filesystem::exists(out)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    child.wait_for(block_file(out, std::min(layer, round)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+    if (child.end(SIGKILL) != -SIGKILL) break;  // it was done
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
+  std::filesystem::remove(out);
+  REQUIRE(run_program(slow_command(out)).code == 0);
+  CHECK(read_file(out) == read_file(expected));
+  CHECK_FALSE(std::filesystem::exists(out + ".partial"));
+}
+
+TEST_CASE("quantize: Ctrl-C ends it after the step in work, says how to go on, and leaves no file that is half written") {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out.gguf", log = folder / "log";
+  Child child(slow_command(out), log);
+  while (!std::filesystem::exists(block_file(out, 0))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE(child.end(SIGINT) == 128 + SIGINT);
+  const std::string said = read_file(log);
+  CHECK_THAT(said, Contains("stopping after this step") && Contains("out.gguf.partial") && Contains("the same command goes on from there"));
+  CHECK_FALSE(std::filesystem::exists(out));
+  const auto result = run_program(slow_command(out));
+  REQUIRE(result.code == 0);
+  CHECK(std::filesystem::exists(out));
+  CHECK_FALSE(std::filesystem::exists(out + ".partial"));
+}
+
+TEST_CASE("quantize: a file that is there stays unless --force is said, and a place that cannot be written is refused at once") {
+  const TemporaryFolder folder;
+  const std::string out = folder / "m.gguf";
+  std::ofstream(out) << "mine";
+  auto arguments = command(out, {"format.type=q4_0"});
+  const auto refused = run_program(arguments);
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.err, Contains("exists") && Contains("--force"));
+  CHECK(read_file(out) == "mine");
+  arguments.push_back("--force");
+  CHECK(run_program(arguments).code == 0);
+  CHECK(ModelFile::open(out)->tensors().size() == ModelFile::open(kModel)->tensors().size());
+  for (const std::string& place : {std::string("/proc/m.gguf"), folder / "missing/m.gguf", kModel}) {
+    const auto result = run_program(command(place, {"quantizer.type=gptq", "format.type=q4_0", "calibration.text=nowhere.txt"}));
+    CHECK(result.code == 1);
+    CHECK_THAT(result.err, !Contains("more than") && (Contains("m.gguf") || Contains("nowhere.txt") || Contains("belongs to the model")));
+  }
+}
+
+TEST_CASE("quantize: without a quantizer GGUF's blocks get searched scales; keys may begin with weights; mixes have their names; types are listed") {
+  const TemporaryFolder folder;
+  const std::string a = folder / "a.gguf", b = folder / "b.gguf";
+  const auto first = run_program(command(a, {"format.type=q3_k_m"})), second = run_program(command(b, {"weights.quantizer.type=scale_search", "weights.format.type=q3_k_m"}));
+  REQUIRE(first.code == 0);
+  REQUIRE(second.code == 0);
+  CHECK(read_file(a) == read_file(b));
+  const auto json = nlohmann::json::parse(first.out);
+  CHECK(json["weights"]["token_embd"][0]["format"] == "q6_k");
+  CHECK(json["weights"]["blk.*.attn_output"] == nlohmann::json::parse(R"([{"format": "q4_k", "bits_per_weight": 4.5}])"));
+  const auto shown = run_program({"quantize", "--model", kModel, "--out", a, "--force", "format.type=q3_k_m"});
+  CHECK_THAT(shown.out, Contains("q3_k") && Contains("4.500") && Contains("a.gguf: "));
+}
 
 TEST_CASE("quantize: a file in each type of GGUF computes what its settings compute in a session, bit for bit") {
   const TemporaryFolder folder;

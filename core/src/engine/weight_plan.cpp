@@ -15,6 +15,8 @@
 namespace patchbay {
 namespace {
 
+constexpr std::int64_t kDivided = 1 << 16;  // the length of a row that every format's blocks divide
+
 std::string stem(std::string_view tensor) {
   constexpr std::string_view kSuffix = ".weight";
   return std::string(tensor.ends_with(kSuffix) ? tensor.substr(0, tensor.size() - kSuffix.size()) : tensor);
@@ -109,8 +111,12 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
       if (fnmatch(config.rules[i].match.c_str(), short_name.c_str(), 0) != 0) continue;
       used[i] = true;
       choice = by_rule[i];
+      choice.by_rule = true;
     }
     if (const auto mixed = choice.format ? choice.format->for_tensor(facts) : nullptr) {
+      facts.cols = kDivided;
+      const std::string wanted = choice.format->for_tensor(facts)->label();
+      choice.instead_of = wanted == mixed->label() ? "" : wanted;
       choice.format = mixed;
       choice.spec = spec_of(*mixed);
     }

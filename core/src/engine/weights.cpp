@@ -74,7 +74,7 @@ class Loader {
     linear.kernel = linear.format->prepare(linear.packed, first, ActivationMode::fp32);
     const bool there = linear.kernel->takes_rows();
     if (!there) linear.kernel.reset();  // nothing else is asked of it
-    list(linear.packed.name, linear.format->label(), linear.format->label() + ":rows taken on the " + (there ? "device" : "host"));
+    list(linear, linear.packed.name, linear.format->label() + ":rows taken on the " + (there ? "device" : "host"));
     return linear;
   }
 
@@ -86,7 +86,7 @@ class Loader {
     linear.spec = embedding.spec;
     choose_kernels(linear, placement_.of(spec_.layers));
     linear.kernel = linear.format->prepare(linear.packed, placement_.of(spec_.layers), ActivationMode::fp32);
-    list(linear.packed.name + " (head)", linear.format->label(), linear.kernel->path());
+    list(linear, linear.packed.name + " (head)", linear.kernel->path());
     return linear;
   }
 
@@ -135,7 +135,7 @@ class Loader {
     const std::string label = tensor_label(*place, layer);
     const FileTensor& tensor = stored(tensor_name(*place, layer, expert));
     const RowRange range = range_of(role, *place, tensor, expert);
-    const std::string name = label + part_of(*place, tensor, range, expert);
+    const std::string name = label + part_of(role, *place, tensor, range, expert);
     const WeightPlan::Choice& choice = plan_.choice(label);
     Linear linear;
     const QuantizedMatrix* done = quantized_.find(name);
@@ -178,13 +178,15 @@ class Loader {
     const bool host = ops.device().is_host();
     linear.kernel = linear.format->prepare(linear.packed, ops, host ? config_.activations : ActivationMode::fp32);
     place_on(ops, linear.bias);
-    list(linear.packed.name, linear.format->label(), linear.kernel->path());
+    list(linear, linear.packed.name, linear.kernel->path());
   }
 
   /// A tensor in several parts (experts; q, k and v in one) is one line of the record.
-  void list(const std::string& name, const std::string& format, const std::string& path) {
-    const std::string label = name.substr(0, name.find('['));
-    if (listed_.insert(label).second) paths.push_back({label, format, path});
+  void list(const Linear& linear, const std::string& name, const std::string& path) {
+    const std::string label = label_of(name);
+    if (!listed_.insert(label).second) return;
+    const double bits = linear.format->bits_per_weight(linear.packed.rows, linear.packed.cols);
+    paths.push_back({label, linear.format->label(), path, bits, plan_.choice(label).instead_of});
   }
 
   static void place_on(Ops& ops, VectorWeight& weight) {
@@ -221,8 +223,9 @@ class Loader {
   }
 
   /// "[64:96]" or "[expert 3]" for a part of a tensor.
-  static std::string part_of(const TensorPlace& place, const FileTensor& tensor, RowRange range, int expert) {
-    if (place.name.find('#') != std::string::npos) return "[expert " + std::to_string(expert) + "]";
+  static std::string part_of(Role role, const TensorPlace& place, const FileTensor& tensor, RowRange range, int expert) {
+    const bool of_expert = role == Role::expert_gate || role == Role::expert_up || role == Role::expert_down;
+    if (of_expert) return "[expert " + std::to_string(expert) + "]";
     const std::int64_t all = place.transposed ? tensor.shape.at(0) : rows_of(tensor);
     return range.count == all ? "" : "[" + std::to_string(range.first) + ":" + std::to_string(range.first + range.count) + "]";
   }

@@ -77,6 +77,8 @@ class WeightPlan {
     std::shared_ptr<Quantizer> quantizer;
     PluginSpec spec;                       ///< of the format
     std::shared_ptr<WeightFormat> format;  ///< null: as stored
+    std::string instead_of = {};           ///< see TensorPath
+    bool by_rule = false;                  ///< a rule names it
     Needs needs() const;                   ///< of both
   };
   /// `label`: see TensorPlace.

@@ -1,6 +1,7 @@
 #include "experiment/weight_records.h"
 
 #include <map>
+#include <tuple>
 #include <vector>
 
 namespace patchbay {
@@ -32,19 +33,23 @@ std::string ranges(const std::vector<int>& layers) {
 }  // namespace
 
 Json formats_by_name(std::span<const TensorPath> tensors) {
-  std::map<std::string, std::map<std::string, std::vector<int>>> found;
+  using Held = std::tuple<std::string, double, std::string>;  // format, bits, instead of
+  std::map<std::string, std::map<Held, std::vector<int>>> found;
   std::vector<std::string> order;
   for (const TensorPath& tensor : tensors) {
     const auto [name, layer] = name_and_layer(tensor.tensor);
     if (!found.contains(name)) order.push_back(name);
-    found[name][tensor.format].push_back(layer);
+    found[name][{tensor.format, tensor.bits_per_weight, tensor.instead_of}].push_back(layer);
   }
   Json json = Json::object();
   for (const std::string& name : order) {
-    const auto& formats = found[name];
-    if (formats.size() == 1) json[name] = formats.begin()->first;
-    else
-      for (const auto& [format, layers] : formats) json[name][format] = ranges(layers);
+    for (const auto& [held, layers] : found[name]) {
+      const auto& [format, bits, instead_of] = held;
+      Json entry = {{"format", format}, {"bits_per_weight", bits}};
+      if (!instead_of.empty()) entry["instead_of"] = instead_of;
+      if (found[name].size() > 1) entry["layers"] = ranges(layers);
+      json[name].push_back(entry);
+    }
   }
   return json;
 }

@@ -7,15 +7,18 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "config.h"
+#include "experiment/environment.h"
+#include "experiment/records.h"
 #include "experiment/sha256.h"
 #include "files.h"
 #include "mapping.h"
 #include "patchbay/plugin.h"
+#include "quantize/calibration_tokens.h"
 
 namespace patchbay {
 namespace {
 
-using Json = nlohmann::json;
 constexpr std::string_view kMagic = "PBQUANT1";
 constexpr std::size_t kAlignment = 64, kHeader = kMagic.size() + sizeof(std::uint64_t);
 
@@ -109,6 +112,13 @@ class Reader {
 };
 
 }  // namespace
+
+std::string walk_identity(const ModelFile& file, const RunConfig& config) {
+  const Environment here = environment();
+  const auto weights = nlohmann::json::parse(to_json(effective_settings(config))).at("weights");
+  return identity_hash({{"weights", weights}, {"model", sha256_of_files(file.paths())}, {"build_id", here.build_id}, {"sources", here.sources},
+                        {"calibration", needs_calibration(config) ? calibration_hash(config.calibration) : ""}});
+}
 
 FinishedBlocks::FinishedBlocks(const std::string& folder, const std::string& identity) {
   if (folder.empty()) return;

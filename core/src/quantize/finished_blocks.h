@@ -11,6 +11,9 @@
 
 namespace patchbay {
 
+/// Of all that quantised weights depend on: model, settings, calibration, and this program.
+std::string walk_identity(const ModelFile& file, const RunConfig& config);
+
 /// One file per block, and one for what stands outside of the blocks. A file appears when it is whole.
 class FinishedBlocks {
  public:

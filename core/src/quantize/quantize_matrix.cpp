@@ -1,5 +1,8 @@
 #include "quantize/quantize_matrix.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "engine/weights.h"
 
 namespace patchbay {
@@ -15,6 +18,7 @@ std::vector<float> decoded(const Linear& linear, Device& device) {
 QuantizedMatrix quantize_matrix(const std::string& name, View<const float, 2> w, const Statistics& statistics, const Quantizer& quantizer,
                                 const std::shared_ptr<WeightFormat>& format, Device& device) {
   try {
+    if (!std::all_of(w.data, w.data + w.size(), [](float value) { return std::isfinite(value); })) throw Error("weights", "some are NaN or infinite", "finite weights");
     QuantizedMatrix result;
     result.format = format;
     if (auto fitted = format->fitted_to(w, statistics)) result.format = std::move(fitted);

@@ -27,6 +27,9 @@ class PATCHBAY_API SampleRunner {
   void run(int layer, BlockPart first, BlockPart last, bool keep);
   /// What the head reads.
   void run_final_norm(const std::function<void(View<const float, 2> x)>& sees);
+  /// Where the samples are, to be put back there.
+  std::vector<float> saved() const { return states_; }
+  void restore(const std::vector<float>& states) { states_ = states; }
   /// (tokens, E) of all samples, one after the other.
   View<const float, 2> states() const { return {states_.data(), {tokens_, spec_.hidden}}; }
 

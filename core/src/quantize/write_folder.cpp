@@ -198,7 +198,7 @@ class FolderQuantizing {
     const auto found = parts_.find(module.matrix->label);
     if (found != parts_.end()) {
       for (const QuantizedMatrix* part : found->second) {
-        const bool other_expert = pair.stacked && place_of(part->packed.name) != (made_ ? module.first_row : pair.expert);
+        const bool other_expert = pair.stacked && place_of(part->packed.name) != pair.expert;
         if (!other_expert) add_part(weight, *part);
       }
     } else {
@@ -256,7 +256,7 @@ class FolderQuantizing {
     const TensorType* type = find_tensor_type(format == "fp16" ? "F16" : format == "bf16" ? "BF16" : "F32");
     std::vector<std::string_view> rows;
     for (const QuantizedMatrix* part : parts) {
-      if (pair.stacked && place_of(part->packed.name) != (made_ ? pair.expert * part->packed.rows : pair.expert)) continue;
+      if (pair.stacked && place_of(part->packed.name) != pair.expert) continue;
       if (!part->note.empty()) written_.notes.emplace_back(part->packed.name, part->note);
       const std::string_view bytes = bytes_of(part->packed.parts.at(0));
       const std::size_t size = bytes.size() / static_cast<std::size_t>(part->packed.rows);
@@ -320,6 +320,7 @@ WrittenModel write_quantized_folder(const std::shared_ptr<const ModelFile>& file
   const std::string folder = folder_target(*file, out, options.force);
   if (file->form() == FileForm::safetensors && file->folder().empty()) throw Error(escaped(file->path()), "tensors alone are no model", "a folder with config.json, or a GGUF file");
   FolderQuantizing quantizing(file, config, ops, options);
+  check_quantizing(file, config, ops, folder);
   const Beside beside(folder);
   WrittenModel written = as_of(folder, beside, [&] { return quantizing.write(beside.path, shard_bytes); });
   beside.replace_folder(folder);

@@ -49,13 +49,10 @@ class GgufQuantizing {
  public:
   GgufQuantizing(std::shared_ptr<const ModelFile> file, const RunConfig& config, Ops& ops, const QuantizeOptions& options)
       : file_(std::move(file)), config_(config), ops_(ops), options_(options), spec_(read_model_spec(*file_)), plan_(*file_, spec_, config) {
-    check_weights(*file_, plan_, config_);
-    check_calibration(*file_, config);
     for (const WeightPlan::Matrix& matrix : plan_.matrices()) {
       matrices_[std::string(matrix.tensor->name)] = &matrix;
       const auto& format = plan_.choice(matrix.label).format;
-      if (format && !type_of_format(format->label()))
-        throw Error("tensor " + matrix.label, "GGUF has no type for format " + format->label(), gguf_formats(), "take another format, or write a folder");
+      if (format) require_gguf_type(*format, "tensor " + matrix.label);
     }
   }
 
@@ -98,9 +95,18 @@ class GgufQuantizing {
     const auto found = matrices_.find(std::string(tensor.name));
     const std::string label = found == matrices_.end() ? std::string(tensor.name) : found->second->label;
     if (const auto* changed = quantized_.vector(label)) return add_vector(label, *changed);
+    if (found != matrices_.end()) list(*found->second);
     if (const auto parts = parts_.find(label); parts != parts_.end()) return add_parts(label, parts->second, tensor.shape);
     if (found != matrices_.end() && plan_.choice(label).format) return add_quantized(*found->second);
     add_as_stored(tensor);
+  }
+
+  /// The type that a matrix gets.
+  void list(const WeightPlan::Matrix& matrix) {
+    const WeightPlan::Choice& choice = plan_.choice(matrix.label);
+    const auto parts = parts_.find(matrix.label);
+    const auto format = parts != parts_.end() ? parts->second.front()->format : choice.format ? choice.format : stored_format(*file_, *matrix.tensor);
+    written_.weights.push_back({matrix.label, format->label(), "", format->bits_per_weight(matrix.rows, matrix.cols), choice.instead_of});
   }
 
   void add_as_stored(const FileTensor& tensor) {
@@ -176,9 +182,14 @@ std::uint32_t gguf_file_type(std::string_view format) {
   return found == numbers.end() ? kGuessed : found->second;
 }
 
+void require_gguf_type(const WeightFormat& format, const std::string& where) {
+  if (!type_of_format(format.label())) throw Error(where, "GGUF has no type for format " + format.label(), gguf_formats(), "take another format, or write a folder");
+}
+
 WrittenModel write_quantized_gguf(std::shared_ptr<const ModelFile> file, const RunConfig& config, Ops& ops, const std::string& out,
                                  const WriteOptions& options) {
   const std::string target = gguf_target(*file, out, options.force);
+  check_quantizing(file, config, ops, target);
   const Beside converted(target);  // a folder becomes GGUF first: names, order of rows and tokenizer are then those of the file to come
   if (file->form() != FileForm::gguf) {
     const std::string path = converted.path + ".gguf";
