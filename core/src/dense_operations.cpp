@@ -79,10 +79,11 @@ DenseOperands::DenseOperands(Device& device, std::int64_t t, std::int64_t c, std
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(t));
   std::iota(numbers.begin(), numbers.end(), 0);
   memory[5] = uploaded(device, numbers);
+  memory[6] = device.allocate(t * c);
   x = memory[0].tensor(type, {t, c}), y = memory[1].tensor(type, {t, c}), out = memory[2].tensor(type, {t, c});
   floats = memory[3].tensor(DType::f32, {t, c}), weight = memory[3].tensor(DType::f32, {c}), column = memory[3].tensor(DType::f32, {t});
   angles = memory[4].tensor(DType::f32, {t, size}), ids = memory[5].tensor(DType::i32, {t});
-  codes = memory[2].tensor(DType::i8, {t, c}), scales = memory[4].tensor(DType::f32, {t});
+  codes = memory[6].tensor(DType::i8, {t, c}), scales = memory[4].tensor(DType::f32, {t});
 }
 
 std::span<const DenseOperation> dense_operations() { return kOperations; }

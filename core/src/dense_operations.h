@@ -16,12 +16,12 @@ PATCHBAY_API std::vector<float> random_values(std::int64_t count, std::uint64_t 
 /// (rows, cols) of them on the device.
 PATCHBAY_API Buffer random_rows(Device& device, std::int64_t rows, std::int64_t cols, DType type);
 
-/// Operands of (T,C): x, y and out in the type of activations; floats, the weight (C) and the factors (T) in fp32; row numbers (T); codes in 8 bits where out lies, scales (T) where angles do. RoPE sees C as heads of
-/// head_size values.
+/// Operands of (T,C): x, y and out in the type of activations; floats, the weight (C) and the factors (T) in fp32; row numbers (T); codes in 8 bits, and
+/// their scales (T), which lie where angles do. RoPE sees C as heads of head_size values.
 struct PATCHBAY_API DenseOperands {
   DenseOperands(Device& device, std::int64_t tokens, std::int64_t cols, std::int64_t head_size);
   std::int64_t tokens, cols, head_size;
-  Buffer memory[6];
+  Buffer memory[7];
   TensorRef x, y, out, floats, weight, column, angles, ids, codes, scales;
 };
 
