@@ -77,6 +77,8 @@ TEST_CASE("quantize: a folder in each layout computes what its settings compute 
       {"awq_gemv", "rtn", "{type: int_grouped, bits: 4, group_size: 64}", {"rules=[{match: '*.ffn_down', quantizer: none}]"}, ", rules: [{match: '*.ffn_down', quantizer: none}]"},
       {"", "rtn", "{type: int_grouped, bits: 4, group_size: 32}", {"rules=[{match: blk.1.ffn_up, format: {type: int_grouped, bits: 8, group_size: 64}}]"},
        ", rules: [{match: blk.1.ffn_up, format: {type: int_grouped, bits: 8, group_size: 64}}]"},
+      {"awq", "rtn", "{type: int_grouped, bits: 4, group_size: 32}", {"calibration=" + kCalibration, "transforms=[{type: awq}]"}, ", calibration: " + kCalibration + ", transforms: [{type: awq}]"},
+      {"awq", "rtn", "{type: int_grouped, bits: 4, group_size: 32}", {"transforms=[{type: hadamard}]"}, ", transforms: [{type: hadamard}]"},  // the head is no longer the embedding
       {"", "rtn", "{type: fp8, scales: group, group_size: 64}", {}, ""},
       {"compressed-tensors", "rtn", "{type: fp8, scales: tensor, activations: static}", {"calibration=" + kCalibration, "rules=[{match: '*.ffn_down', format: {type: w8a8}}]"},
        ", calibration: " + kCalibration + ", rules: [{match: '*.ffn_down', format: {type: w8a8}}]"},
