@@ -61,6 +61,16 @@ struct Layer {
   double loss() const { return loss(weights, x.cols); }
 };
 
+/// Whether a row is rounded alike whatever the others are. Clamping is chosen row by row, so that it keeps its word only there.
+bool rows_are_independent(const WeightFormat& format) {
+  Matrix w = normal_matrix(8, 256, 0.05f, 9), half(4, 256), rounded(8, 256), half_rounded(4, 256);
+  for (std::int64_t c = 0; c < 256; ++c) w.at(7, c) *= 100;
+  std::copy_n(w.values.begin(), half.values.size(), half.values.begin());
+  round_to_format(format, w, device(), rounded);
+  round_to_format(format, half, device(), half_rounded);
+  return std::equal(half_rounded.values.begin(), half_rounded.values.end(), rounded.values.begin());
+}
+
 /// Some channels are much larger than the rest.
 Matrix inputs_with_outliers(std::int64_t rows, std::int64_t cols) {
   Matrix x = normal_matrix(rows, cols, 1.0f, 1);
@@ -144,6 +154,7 @@ TEST_CASE("awq: in no format do the rounded layer's outputs lose by scales, nor 
     scaled.apply({{"clip", "false"}});
     clamped.apply({});
     REQUIRE(scaled.loss() <= plain.loss() * 1.0001 + 1e-12);
+    if (!rows_are_independent(*format)) continue;
     const std::int64_t width = format->tile_columns(256);
     REQUIRE(clamped.loss(scaled.weights, width) <= scaled.loss(scaled.weights, width) * 1.0001 + 1e-12);
   }
