@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "command_line.h"
 #include "experiment/environment.h"
@@ -27,6 +28,10 @@ std::string version_text() {
   return "patchbay " PATCHBAY_VERSION " (" PATCHBAY_BUILD_ID ")\ncore library " + core.version + " (" + core.build_id + "), commit " + core.commit;
 }
 
+void require_output_written() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output", "writing failed", "", "is the disk full?");
+}
+
 int run_command(int argc, char** argv) {
   CLI::App app("patchbay: a laboratory for LLM inference");
   Outcome outcome;
@@ -41,8 +46,11 @@ int run_command(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-    if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error("standard output", "writing failed", "", "is the disk full?");
+    require_output_written();
     return outcome.code;
+  } catch (const std::system_error&) {
+    require_output_written();  // fmt's words for a failed write do not say of what
+    throw;
   } catch (const CLI::ParseError& error) {
     return error.get_exit_code() == 0 ? app.exit(error) : usage_error(app, error);  // help and version are "errors" of code 0
   }

@@ -179,7 +179,7 @@ void require_equal(const Scene& before, const Scene& after) {
     const double difference = std::fabs(computed[i] - expected[i]) / (sizes[i] + 1e-30);
     worst = std::isfinite(difference) ? std::max(worst, difference) : INFINITY;
   }
-  REQUIRE(worst < 1e-5);  // of what is summed up: some roundings in fp32
+  REQUIRE(worst < 2e-5);  // of what is summed up: some roundings in fp32
 }
 
 const std::string kShakespeare = source_path("data/tiny-shakespeare/tiny-shakespeare-f16.gguf");

@@ -59,7 +59,7 @@ const std::map<std::string, Rewritten>& rewritten() {
       {"bad_c10_damp_nan", {with_base("processors: [{type: temperature, value: .nan}]"), ".nan is not finite"}},
       {"bad_c11_temp_inf", {with_base("processors: [{type: temperature, value: .inf}]"), ".inf is not finite"}},
       {"bad_c12_bool_for_path", {"name: base\nmodel: no\n" + kWeights + kRest, "model: no could be a boolean where text is expected"}},
-      {"bad_c13_method_case", {with_base("weights: {quantizer: GPTQX, format: q8_0}"), "quantizers/GPTQX: unknown plugin; allowed: gptq, none"}},
+      {"bad_c13_method_case", {with_base("weights: {quantizer: GPTQX, format: q8_0}"), "quantizers/GPTQX: unknown plugin; allowed: eetq, gptq"}},
       {"bad_c14_out_traversal", {with_out("../../../../tmp/owned"), "out: the path '../../../../tmp/owned' leads outside"}},
       {"bad_c15_out_empty", {with_out("\"\""), "out: bad path"}},
       {"bad_c16_name_slash", {with_name("a/../../b"), "name: bad name"}},

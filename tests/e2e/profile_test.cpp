@@ -307,7 +307,7 @@ TEST_CASE("profile: what it refuses") {
   CHECK_THAT(fault_of("formats/fp16 --rows 0"), Contains("--rows: 0 is no count"));
   CHECK_THAT(fault_of("attention/naive --heads 3 --kv-heads 2"), Contains("2 do not divide 3 heads"));
   CHECK_THAT(fault_of("backends/cuda --op rms_nrom"), Contains("did you mean rms_norm?"));
-  CHECK_THAT(fault_of("processors/top_k"), Contains("have no kernels"));
+  CHECK_THAT(fault_of("processors/top_k"), Contains("have no kernel for a GPU"));
   CHECK_THAT(fault_of("formats/fp16 --line fp16.cu:1"), Contains("give --picture too"));
   CHECK_THAT(fault_of("formats/fp16 --picture x.png"), Contains(".svg or .html"));
   CHECK_THAT(fault_of("formats/fp16 --rows 16 --cols 16 --picture x.svg --line nowhere.cu:1"), Contains("no access at 'nowhere.cu:1'"));

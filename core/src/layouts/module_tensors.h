@@ -14,7 +14,7 @@ namespace patchbay {
 
 class ModuleTensors {
  public:
-  /// @param file  for messages
+  /// file: for messages.
   ModuleTensors(std::string file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
   const std::string& name() const { return name_; }  ///< X
   void add(std::string_view part, const FileTensor& tensor) { parts_.emplace(part, tensor); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 
 #include "engine/weights.h"
 
@@ -18,7 +19,8 @@ std::vector<float> decoded(const Linear& linear, Device& device) {
 QuantizedMatrix quantize_matrix(const std::string& name, View<const float, 2> w, const Statistics& statistics, const Quantizer& quantizer,
                                 const std::shared_ptr<WeightFormat>& format, Device& device) {
   try {
-    if (!std::all_of(w.data, w.data + w.size(), [](float value) { return std::isfinite(value); })) throw Error("weights", "some are NaN or infinite", "finite weights");
+    const std::int64_t bad = std::find_if(w.data, w.data + w.size(), [](float value) { return !std::isfinite(value); }) - w.data;
+    if (bad < w.size()) throw Error(fmt::format("row {}, column {}", bad / w.shape[1], bad % w.shape[1]), "the weight is NaN or infinite", "finite weights");
     QuantizedMatrix result;
     result.format = format;
     if (auto fitted = format->fitted_to(w, statistics)) result.format = std::move(fitted);

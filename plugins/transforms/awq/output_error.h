@@ -15,7 +15,7 @@ class Inputs {
  public:
   static constexpr std::int64_t kStrip = 8;
 
-  /// @param even  each row is divided by its length, if it has one
+  /// even: each row is divided by its length, if it has one.
   Inputs(View<const float, 2> x, bool even)
       : count_(x.shape[0]), rows_((x.shape[0] + kStrip - 1) / kStrip * kStrip), cols_(x.shape[1]), values_(static_cast<std::size_t>(rows_ * cols_)) {
     for (std::int64_t n = 0; n < count_; ++n) {
