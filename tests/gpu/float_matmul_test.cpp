@@ -45,12 +45,13 @@ PastOneBlock past_one_block(MatmulKernel kernel) {
     default: return {33, 33, 40};
   }
 }
-/// One token, tails of every tile, a second tile in each direction.
+/// One token, tails of every tile, columns that fill every tile, a second tile in each direction.
 void check_odd_shapes(MatmulKernel kernel) {
+  const bool in_packs = kernel == MatmulKernel::vectorised || kernel == MatmulKernel::tensor_core;  // of 8 columns
   for (DType type : kTypes) {
     const DType x_type = type == DType::bf16 ? DType::bf16 : DType::f16;
     const auto [many, rows, cols] = past_one_block(kernel);
-    for (const auto& [tokens, r, c] : {std::array{1, 33, 72}, {3, 33, 72}, {17, 1, 8}, {many, rows, cols}}) {
+    for (const auto& [tokens, r, c] : {std::array{1, 33, 72}, {3, 33, 64}, {17, 1, in_packs ? 8 : 33}, {many, rows, cols}}) {
       const MatmulProblem p = problem(tokens, r, c, x_type, type);
       for_each_schedule(8, [&] { check_matmul(p, kernel, DType::f32, run_matmul(p, kernel, DType::f32, launcher_of(type))); });
     }

@@ -61,7 +61,7 @@ class Build:
             done = subprocess.run(words + ["-w", "-I" + str((ROOT / unit).parent)], cwd=self.folder, capture_output=True, text=True)
             if done.returncode:
                 return done.stderr
-            link = link.replace(" " + made, " " + made_here)
+            link = re.sub(r" (?=\S+\.o )", " " + made_here + " ", link.replace(" " + made, ""), count=1)  # first: its inline functions count
         subprocess.run(link, shell=True, cwd=self.folder, check=True, capture_output=True)
 
     def _compile_command(self, target, unit):

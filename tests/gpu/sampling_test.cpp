@@ -120,7 +120,10 @@ TEST_CASE("cuda sampling: the ends of the random numbers' range give the first a
   const std::vector<float> logits = {-INFINITY, 1, 1, -INFINITY, 1, -INFINITY, 0, 0, 0, 0, 0, 0};
   const std::vector<Setting> settings = {{1, 0, 1}, {1, 0, 1}};
   CHECK(sampled(Version::fast, logits, 6, settings, {0.0, 0.0}) == std::vector<float>{1, 0});
-  CHECK(sampled(Version::fast, logits, 6, settings, {1 - 0x1p-53, 1 - 0x1p-53}) == std::vector<float>{4, 5});
+  for (const double largest : {1 - 0x1p-53, 1.0})
+    CHECK(sampled(Version::fast, logits, 6, settings, {largest, largest}) == std::vector<float>{4, 5});
+  const Setting all_but_one{1, 5, 1};
+  CHECK(sampled(Version::fast, logits, 6, {all_but_one, all_but_one}, {1 - 0x1p-53, 1 - 0x1p-53}) == std::vector<float>{4, 4});
 }
 
 TEST_CASE("cuda sampling: a random number of 0 passes over what may not come, in a thread's own run too") {

@@ -92,7 +92,7 @@ TEST_CASE("flash cuda: head sizes, ratios of heads, one row and one slot, window
   }
 }
 
-/// Six small ones in which every step of a kernel counts: more rows and slots than a tile or piece takes, with tails; scores that are
+/// Seven small ones in which every step of a kernel counts: more rows and slots than a tile or piece takes, with tails; scores that are
 /// all far below 0, where a maximum that began at 0 would leave no weight; drafts, windows, caps; more heads than a block takes.
 std::vector<AttentionScene> small_scenes() {
   AttentionScene tails = scene_of(attention_spec(3, 1, 8));
@@ -100,8 +100,8 @@ std::vector<AttentionScene> small_scenes() {
   tails.rows = {1, 22, 1, 1};
   tails.slab_tokens = 8;  // full slabs of 8 x 16 bytes: what lies behind the last row is out of bounds
   AttentionScene below = scene_of(attention_spec(4, 2, 16, 40));
-  below.committed = {70};
-  below.rows = {2};
+  below.committed = {166};  // of the first 128 slots the first row sees the last alone
+  below.rows = {5};
   below.spread = 12;
   below.opposed = true;
   AttentionScene drafts = scene_of(attention_spec(8, 1, 24, 4, 5.0f), DType::f16, {DType::f8_e4m3, false});
@@ -112,13 +112,18 @@ std::vector<AttentionScene> small_scenes() {
   AttentionScene wide = scene_of(attention_spec(9, 1, 72), DType::bf16, {DType::i8, true});
   wide.committed = {3};
   wide.rows = {1};
-  AttentionScene across = scene_of(attention_spec(3, 1, 8, 60));  // 63 queries, one less than tiles hold; some see all of a tile
-  across.committed = {50};
+  AttentionScene across = scene_of(attention_spec(3, 1, 8, 64));  // 63 queries, one less than tiles hold; some see all of a tile
+  across.committed = {44};                                        // and one slot more: a tile of one
   across.rows = {21};
+  across.spread = 2;
+  AttentionScene whole = scene_of(attention_spec(32, 1, 64));  // 96 and 64 queries: a whole tile, and a block that has none
+  whole.committed = {66, 0};
+  whole.rows = {3, 2};
+  whole.spread = 6;  // maxima that move far from tile to tile, and differ from query to query
   AttentionScene largest = scene_of(attention_spec(1, 1, 256));  // every lane has all values that it may have
   largest.committed = {2};
   largest.rows = {1};
-  return {tails, below, drafts, wide, across, largest};
+  return {tails, below, drafts, wide, across, whole, largest};
 }
 TEST_CASE("flash cuda: kernel tiled on small scenes") {
   for (const AttentionScene& scene : small_scenes()) check("tiled", scene);
