@@ -204,10 +204,10 @@ TEST_CASE("cuda ops: a row of zeros has codes 0 and scale 0, one with NaN the sc
 TEST_CASE("cuda ops: rope with both layouts and partial dims, by a table of angles") {
   std::mt19937 random(5);
   struct Case {
-    std::int64_t rows, heads, size, dims;
+    std::int64_t rows, heads, size, dims, angle_gap = 0;
   };
   for (const DType type : kTypes) {
-    for (const Case& c : {Case{1, 1, 2, 2}, {3, 3, 64, 64}, {2, 4, 80, 32}, {2, 4, 80, 20}, {1, 2, 5, 4}, {2, 1, 8, 0}}) {
+    for (const Case& c : {Case{1, 1, 2, 2}, {3, 3, 64, 64}, {2, 4, 80, 32}, {2, 4, 80, 20}, {1, 2, 5, 4}, {2, 1, 8, 0}, {2, 1, 16, 16, 2}}) {
       for (const bool interleaved : {false, true}) {
         INFO(name_of(type) << " rows " << c.rows << " heads " << c.heads << " D " << c.size << " dims " << c.dims
                            << " interleaved " << interleaved);
@@ -229,7 +229,7 @@ TEST_CASE("cuda ops: rope with both layouts and partial dims, by a table of angl
           }
         }
         const DeviceTensor at(DType::i32, {c.rows}, {positions.begin(), positions.begin() + c.rows}),
-            table(DType::f32, {7, c.dims}, angles);
+            table(DType::f32, {7, c.dims}, angles, c.angle_gap);
         const RopeSpec spec{static_cast<int>(c.dims), interleaved, table.ref()};
         for (const std::int64_t gap : {8, 3}) {
           under_schedules([&] {
@@ -243,6 +243,24 @@ TEST_CASE("cuda ops: rope with both layouts and partial dims, by a table of angl
         }
       }
     }
+  }
+}
+
+TEST_CASE("cuda ops: rope of heads that begin anywhere") {
+  std::mt19937 random(12);
+  const auto values = random_values(random, 48), angles = random_values(random, 8);
+  const DeviceTensor at(DType::i32, {1}, std::vector<float>{0}), table(DType::f32, {1, 8}, angles);
+  for (int first = 0; first < 32; ++first) {  // one of them at a multiple of 15 bytes that is none of 16
+    std::vector<std::vector<float>> results;
+    for (const Version version : {Version::naive, Version::fast}) {
+      const DeviceTensor memory(DType::f32, {1, 1, 48}, values);
+      TensorRef head = memory.ref();
+      head.data = memory.data<float>() + first;
+      head.shape[2] = 8;
+      LAUNCH(rope)(version, head, at.ref(), {8, false, table.ref()}, {});
+      results.push_back(memory.values());
+    }
+    CHECK(results[0] == results[1]);
   }
 }
 
