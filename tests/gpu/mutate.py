@@ -74,7 +74,7 @@ KERNELS = [
     _kernel("plugins/formats/fp8/fp8.cu", "scaled_matmul", "8-bit*"),
     _backend("quantize_rows.cu", "cuda ops: rows rounded*,cuda ops: a row of zeros*"),
     _backend("quantize_row.cuh", "cuda ops: rows rounded*,cuda ops: a row of zeros*", "backends_cuda", "quantize_rows.cu"),
-    _kit("packed_matmul.cuh", INT, "packed_matmul", "integer groups of every width*"),
+    _kit("packed_matmul.cuh", INT, "packed_matmul", "integer groups of every width*,integer groups that are*,rows of a packed table*"),
     _kernel(INT, "packed_matmul", "integer groups of every width*,integer groups that are*,columns in another*"),
     _kit("level_matmul.cuh", "plugins/formats/nf4/nf4.cu plugins/formats/fp4/fp4.cu", "packed_matmul", "uneven levels*,rows of a table*"),
     _kernel("plugins/formats/salient/salient.cu", "formats_salient", "kept columns*"),
