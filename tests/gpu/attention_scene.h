@@ -123,6 +123,7 @@ inline void StagedAttention::lay_out() {
   std::vector<std::int64_t> places(count);
   std::iota(places.begin(), places.end(), 0);
   std::shuffle(places.begin(), places.end(), random_);
+  std::iter_swap(places.end() - 1, std::max_element(places.begin(), places.end()));  // the first slab lies last: behind a full one is nothing
   bytes_.assign(count * 2 * shape.layer_bytes, std::byte{0xFF});
   for (std::size_t s = 0; s < scene_.rows.size(); ++s) {
     slab_at_.emplace_back();
