@@ -70,7 +70,8 @@ std::vector<float> sampled(Version version, const std::vector<float>& logits, st
   const DeviceArray<float> temperatures(temperature);
   const DeviceArray<std::int32_t> ks(top_k);
   const DeviceArray<double> ps(top_p), numbers(uniform);
-  const DeviceTensor in(DType::f32, {rows, vocabulary}, logits, 3), out(DType::i32, {rows});
+  const std::int64_t gap = vocabulary % 2 ? 3 : 0;  // without one, what lies behind the last row is out of bounds
+  const DeviceTensor in(DType::f32, {rows, vocabulary}, logits, gap), out(DType::i32, {rows});
   gpu::pick(gpu_launchers::sample, kWorld)(version, in.ref(), {temperatures.data(), ks.data(), ps.data(), numbers.data()},
                                            out.ref(), {});
   return out.values();
