@@ -27,15 +27,20 @@ constexpr const char* kStopping = "\nstopping after this step; once more ends it
 RunConfig quantizing_config(const QuantizeCommandOptions& options) {
   constexpr std::string_view kWeights = "weights.";
   std::vector<std::string> assignments;
-  bool quantizer = false;
+  bool quantizer = false, calibration = false;
   for (std::string assignment : options.model.assignments) {
     if (assignment.starts_with(kWeights)) assignment.erase(0, kWeights.size());
-    quantizer = quantizer || assignment.starts_with("quantizer");
+    quantizer = quantizer || assignment.starts_with("quantizer=") || assignment.starts_with("quantizer.type=");
+    calibration = calibration || assignment.starts_with("calibration");
     assignments.push_back(std::string(kWeights) + assignment);
   }
   const bool gguf = options.out.ends_with(".gguf");
   if (!quantizer) assignments.insert(assignments.begin(), std::string("weights.quantizer.type=") + (gguf ? "scale_search" : "rtn"));
-  return run_config(assignments, options.model.threads);
+  const RunConfig config = run_config(assignments, options.model.threads);
+  if (calibration && !needs_calibration(config))
+    throw Error("command line: calibration", "nothing asks for it: quantizer, format and transforms choose without looking at inputs", {},
+                "leave it out, or take what does: quantizer.type=gptq, quantizer.type=scale_search quantizer.importance=calibration, transforms=[awq]");
+  return config;
 }
 
 nlohmann::ordered_json as_json(const std::string& out, const WrittenModel& written) {

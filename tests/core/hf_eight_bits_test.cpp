@@ -76,6 +76,13 @@ TEST_CASE("layouts: 8-bit weights whose tensors do not go together are refused b
   CHECK_THAT(refusal_of("float_channel", [](Json&, Tensors& tensors) { part_of(tensors, "weight_scale").bytes.replace(4, 4, 4, '\0'); }), Contains("m.weight_scale") && Contains("value 1 is 0"));
   CHECK_THAT(refusal_of("float_channel", [](Json&, Tensors& tensors) { part_of(tensors, "weight_scale").bytes.replace(0, 4, "\x00\x00\xc0\x7f", 4); }), Contains("nan"));
   CHECK_THAT(refusal_of("float_channel", [](Json&, Tensors& tensors) { part_of(tensors, "weight_scale").shape = {2, 4}; }), Contains("shape mismatch") && Contains("one for each row"));
+  CHECK_THAT(refusal_of("float_channel",
+                        [](Json&, Tensors& tensors) {
+                          Tensor& scales = part_of(tensors, "weight_scale");
+                          scales.shape = {scales.shape[0], 0};
+                          scales.bytes.clear();
+                        }),
+             Contains("0 scales"));
   CHECK_THAT(refusal_of("float_channel", [](Json&, Tensors& tensors) { std::erase_if(tensors, [](const Tensor& tensor) { return tensor.name == "m.weight"; }); }),
              Contains("m.weight") && Contains("missing tensor"));
   CHECK_THAT(refusal_of("float_tensor", [](Json&, Tensors& tensors) { std::erase_if(tensors, [](const Tensor& tensor) { return tensor.name == "m.input_scale"; }); }),

@@ -153,6 +153,14 @@ TEST_CASE("quantize: without a quantizer GGUF's blocks get searched scales; keys
   CHECK_THAT(shown.out, Contains("q3_k") && Contains("4.500") && Contains("a.gguf: "));
 }
 
+TEST_CASE("quantize: calibration that nothing asks for is refused; the quantizer that is taken without being named has its parameters") {
+  const TemporaryFolder folder;
+  const auto result = run_program(command(folder / "a.gguf", {"format.type=q4_0", "calibration.text=nowhere.txt"}));
+  CHECK(result.code == 1);
+  CHECK_THAT(result.err, Contains("nothing asks for it") && Contains("quantizer.importance=calibration"));
+  CHECK(run_program(command(folder / "b.gguf", {"format.type=q4_0", "quantizer.importance=calibration", "calibration.samples=2", "calibration.length=32"})).code == 0);
+}
+
 TEST_CASE("quantize: a file in each type of GGUF computes what its settings compute in a session, bit for bit") {
   const TemporaryFolder folder;
   for (const std::string format : {"q8_0", "q4_0", "q5_1", "q4_k", "q6_k", "iq4_nl", "fp16", "bf16", "fp32"}) {

@@ -81,7 +81,7 @@ class EightBits final : public FoldedModule {
       shared_ = "tensor";
     } else if (count == rows_ && (!matrix || scales.shape[0] == 1)) {
       shared_ = "channel";
-    } else if (is_float_ && matrix && scales.shape[1] == rows_ && cols_ % scales.shape[0] == 0) {
+    } else if (is_float_ && matrix && count > 0 && scales.shape[1] == rows_ && cols_ % scales.shape[0] == 0) {
       shared_ = "group";
       groups_ = scales.shape[0];
     } else {

@@ -35,7 +35,7 @@ class BlockWalk {
         quantizer_(spec_, transforms_of(config), ops, [this](double of_block, const std::string& what) { tell(of_block, what); }),
         finished_(options.folder, options.folder.empty() ? "" : walk_identity(*file, config)) {
     check_weights(*file, plan_, config);
-    require_finite_weights(file, plan_, true, ops.device());
+    require_finite_weights(file, plan_, ops.device());
     last_needing_ = last_layer_that_needs();
   }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <set>
 #include <vector>
 
 namespace patchbay {
@@ -35,12 +34,8 @@ void require_finite(const std::shared_ptr<const ModelFile>& file, const FileTens
 
 }  // namespace
 
-void require_finite_weights(const std::shared_ptr<const ModelFile>& file, const WeightPlan& plan, bool all, Device& device) {
-  std::set<const FileTensor*> quantised;
-  for (const WeightPlan::Matrix& matrix : plan.matrices())
-    if (plan.choice(matrix.label).format) quantised.insert(matrix.tensor);
+void require_finite_weights(const std::shared_ptr<const ModelFile>& file, const WeightPlan& plan, Device& device) {
   for (const FileTensor* tensor : plan.tensors()) {
-    if (!all && !quantised.contains(tensor)) continue;
     require_finite(file, *tensor, device);
     file->release_pages();
   }

@@ -7,7 +7,7 @@
 
 namespace patchbay {
 
-/// Decodes every tensor that the plan quantises, or every one that the model reads. @throws Error naming the first that holds a NaN or an infinity, and where.
-PATCHBAY_API void require_finite_weights(const std::shared_ptr<const ModelFile>& file, const WeightPlan& plan, bool all, Device& device);
+/// Decodes every tensor that the model reads. @throws Error naming the first that holds a NaN or an infinity, and where.
+PATCHBAY_API void require_finite_weights(const std::shared_ptr<const ModelFile>& file, const WeightPlan& plan, Device& device);
 
 }  // namespace patchbay

@@ -106,7 +106,7 @@ class Scan {
   }
 
   std::vector<SensitiveUnit> run(CalibrationSummary& calibration) {
-    require_finite_weights(file_, plan_, true, ops_.device());
+    require_finite_weights(file_, plan_, ops_.device());
     weights_ = load_weights(file_, spec_, plain_, {&ops_, &ops_, 0}, {});
     read_samples();
     calibration = tokens_.summary;

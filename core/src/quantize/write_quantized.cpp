@@ -49,7 +49,7 @@ void check_quantizing(const std::shared_ptr<const ModelFile>& file, const RunCon
   check_calibration(*file, config);
   check_candidates(*file, config);
   require_room(target, planned_bytes(*file, config) * (needs_walk(config) ? 2 : 1));  // finished blocks lie beside it until all is written
-  require_finite_weights(file, plan, needs_walk(config), ops.device());
+  require_finite_weights(file, plan, ops.device());
 }
 
 WrittenModel write_quantized(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, Ops& ops, const std::string& out,

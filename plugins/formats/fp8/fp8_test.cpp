@@ -75,7 +75,7 @@ TEST_CASE("fp8: a product with inputs in 8 bits is what torch makes of the same 
   }
 }
 
-TEST_CASE("fp8: the edges of e4m3: nothing saturates to NaN, and every scale is finite and not 0") {
+TEST_CASE("fp8: the edges of e4m3: nothing saturates to NaN, and every scale is finite and not 0 (Q09)") {
   for (const char* scales : {"tensor", "channel", "group"}) {
     const auto format = fp8({{"scales", scales}, {"group_size", "8"}});
     const auto decoded = [&](std::vector<float> row, PackedWeight* kept = nullptr) {

@@ -70,7 +70,7 @@ TEST_CASE("scale_search: in every block format no worse than ggml's quantisers, 
   }
 }
 
-TEST_CASE("scale_search: an importance of zero on some columns or on all is no worse than none, and nothing becomes NaN") {
+TEST_CASE("scale_search: an importance of zero on some columns or on all is no worse than none, and nothing becomes NaN (Q06)") {
   for (const auto& format : all_formats()) {
     INFO(format->label());
     const Matrix w = normal_matrix(8, 256, 0.05f, 41);
