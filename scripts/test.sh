@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # ctest's names of what the sanitizers run; a test NAME is the program test_NAME, a fuzz target fuzz_NAME itself.
-sanitized=(core_jinja core_chat_template core_model_file core_convert core_hf_folder e2e_hostile_gguf e2e_hostile_safetensors e2e_hostile_yaml
+sanitized=(core_jinja core_chat_template core_model_file core_convert core_hf_folder core_hf_layouts core_hf_eight_bits e2e_hostile_gguf e2e_hostile_safetensors e2e_hostile_yaml
            fuzz_config_json fuzz_gguf fuzz_jinja fuzz_safetensors fuzz_tokenizer_json fuzz_yaml
            gpu_primitives gpu_kernels gpu_broken gpu_attention_flash gpu_attention_naive gpu_backends_cuda gpu_sampling gpu_write_kv
            gpu_float_matmul gpu_packed_matmul gpu_scaled_matmul)
