@@ -82,7 +82,7 @@ KERNELS = [
     _kit("six_bit_group.cuh", "plugins/formats/q4_k/q4_k.cu", "packed_matmul", BLOCKS),
     _kit("iq4_codes.cuh", "plugins/formats/iq4_nl/iq4_nl.cu", "packed_matmul", BLOCKS),
 ] + [_format(name) for name in "q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k q8_k iq4_nl iq4_xs".split()] + [
-    _kit("element.cuh", "plugins/attention/flash/split_kv.cu", "attention_flash", "flash cuda: kernel split_kv*"),
+    _kit("element.cuh", "plugins/backends/cuda/gated.cu plugins/backends/cuda/quantize_rows.cu", "backends_cuda", "cuda ops: gates*,cuda ops: rows rounded*"),
     _kernel("tests/gpu/kernels/gemm_tiled.cu", "kernels", "emulated: tiled GEMM*"),
     _kernel("tests/gpu/kernels/gemv_int4.cu", "kernels", "emulated: 4-bit GEMV*"),
     _kernel("tests/gpu/kernels/attn_decode.cu", "kernels", "emulated: decode attention*"),
