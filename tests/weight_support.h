@@ -8,11 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "patchbay/backend.h"
 #include "patchbay/plugin.h"
 #include "patchbay/weight_format.h"
 #include "registry.h"
 
 namespace patchbay::test {
+
+/// Backend cpu, one for all cases of a program.
+inline Backend& host_backend() {
+  static const auto cpu = make<Backend>({"cpu", nullptr});
+  return *cpu;
+}
 
 /// Settings of scalars: {{"bits", "4"}, ...}.
 inline PluginSpec spec_of(const std::string& type, const std::vector<std::pair<std::string, std::string>>& values) {

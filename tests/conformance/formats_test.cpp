@@ -19,11 +19,6 @@ constexpr std::int64_t kRows = 7;  // an odd number
 /// 3 groups of 64, or 2 super-blocks of 256.
 std::int64_t columns_for(const WeightFormat& format) { return 192 % format.tile_columns(192) == 0 ? 192 : 512; }
 
-Backend& backend() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return *cpu;
-}
-
 /// Formats of 16 bits and more are floats: their codes are too many to try, but their error is relative.
 bool is_float(const WeightFormat& format) { return format.bits_per_weight(kRows, columns_for(format)) >= 16; }
 
@@ -123,7 +118,7 @@ TEST_CASE("formats: the parts are laid out as stated, and their bytes are the bi
     INFO(format->label());
     const std::int64_t cols = columns_for(*format);
     const auto parts = format->layout(kRows, cols);
-    const auto packed = format->allocate("w", kRows, cols, backend().device());
+    const auto packed = format->allocate("w", kRows, cols, host_backend().device());
     REQUIRE(packed.parts.size() == parts.size());
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -143,7 +138,7 @@ TEST_CASE("formats: decode gives exactly what rounding promised, near the weight
     for (const auto& [kind, w] : weights_of_many_kinds(kRows, cols)) {
       INFO(format->label() << ", " << kind);
       Matrix promised(kRows, cols), decoded(kRows, cols);
-      const auto packed = round_to_format(*format, w, backend().device(), promised);
+      const auto packed = round_to_format(*format, w, host_backend().device(), promised);
       format->decode(packed, 0, decoded.view());
       REQUIRE(same_bits(promised.values, decoded.values));
       for (float value : decoded.values) REQUIRE(std::isfinite(value));
@@ -158,7 +153,7 @@ TEST_CASE("formats: any range of rows decodes as the whole does") {
     const std::int64_t cols = columns_for(*format);
     const Matrix w = normal_matrix(kRows, cols, 0.05f, 11);
     Matrix whole(kRows, cols);
-    const auto packed = round_to_format(*format, w, backend().device(), whole);
+    const auto packed = round_to_format(*format, w, host_backend().device(), whole);
     for (std::int64_t first = 0; first < kRows; ++first) {
       Matrix some(std::min<std::int64_t>(3, kRows - first), cols);
       format->decode(packed, first, some.view());
@@ -187,7 +182,7 @@ TEST_CASE("formats: a weight without a code is refused, and values far outside a
     const Matrix enormous = normal_matrix(1, width, 1e30f, 14);  // past what an fp16 scale can hold: refused, or held
     try {
       Matrix decoded(1, width);
-      round_to_format(*format, enormous, backend().device(), decoded);
+      round_to_format(*format, enormous, host_backend().device(), decoded);
       for (float value : decoded.values) REQUIRE(std::isfinite(value));
     } catch (const Error& error) {
       REQUIRE_FALSE(error.remedy().empty());
@@ -225,30 +220,30 @@ TEST_CASE("formats: a product equals decode, then multiply, whatever the kernel 
         settings->entries.push_back(spec_of(name, {{"kernel", kernel}}).settings->entries[0]);
         const auto format = make<WeightFormat>({name, settings});
         Matrix decoded(kOutputs, cols);
-        const auto packed = round_to_format(*format, w, backend().device(), decoded);
+        const auto packed = round_to_format(*format, w, host_backend().device(), decoded);
         for (ActivationMode mode : {ActivationMode::fp32, ActivationMode::q8}) {
           INFO(format->label() << " kernel " << kernel << " activations " << (mode == ActivationMode::q8 ? "q8" : "fp32"));
           if (info.backend != "cpu") {
-            REQUIRE_THROWS_WITH(format->prepare(packed, backend().ops(), mode), Catch::Contains("is of backend " + std::string(info.backend)));
+            REQUIRE_THROWS_WITH(format->prepare(packed, host_backend().ops(), mode), Catch::Contains("is of backend " + std::string(info.backend)));
             continue;
           }
           const auto rounding = input_rounding_of(format.get());  // by the format itself, whatever the mode
           if (kernel == "integer" && mode == ActivationMode::fp32 && !rounding) {
-            REQUIRE_THROWS_WITH(format->prepare(packed, backend().ops(), mode), Catch::Contains("activations"));
+            REQUIRE_THROWS_WITH(format->prepare(packed, host_backend().ops(), mode), Catch::Contains("activations"));
             continue;
           }
-          const auto product = format->prepare(packed, backend().ops(), mode);
+          const auto product = format->prepare(packed, host_backend().ops(), mode);
           if (kernel != "auto") REQUIRE_THAT(product->path(), Catch::Contains(":" + kernel + "/"));
           REQUIRE_THAT(product->path(), Catch::StartsWith(format->label()));
           std::vector<float> first_row;
           for (std::int64_t tokens : {33, 5, 1}) {
             Matrix y(tokens, kOutputs);
-            Activation x(mode, backend().ops());
+            Activation x(mode, host_backend().ops());
             x.reset(View<const float, 2>(inputs.values.data(), {tokens, cols}));
             product->run(x, y.view());
             std::vector<double> expected, size;
             const auto rounded = input_rounding_of(product.get());
-            reference_product((rounded ? rounded_values(x, backend().ops(), *rounded) : x.values()).as<const float, 2>(), decoded, expected, size);
+            reference_product((rounded ? rounded_values(x, host_backend().ops(), *rounded) : x.values()).as<const float, 2>(), decoded, expected, size);
             for (std::size_t i = 0; i < expected.size(); ++i) REQUIRE(std::fabs(y.values[i] - expected[i]) <= 1e-5 * size[i]);
             if (rounded && rounded->scale == RowRounding::Scale::tensor) continue;
             y.values.resize(kOutputs);
@@ -274,7 +269,7 @@ TEST_CASE("formats: on an emulated GPU each kernel multiplies what decode says, 
       const std::int64_t cols = columns_for(*format);
       const Matrix w = normal_matrix(kOutputs, cols, 0.05f, 21), inputs = normal_matrix(5, cols, 1.0f, 22);
       Matrix decoded(kOutputs, cols);
-      const auto packed = round_to_format(*format, w, backend().device(), decoded);
+      const auto packed = round_to_format(*format, w, host_backend().device(), decoded);
       const auto product = format->prepare(packed, simt->ops(), ActivationMode::fp32);
       INFO(product->path());
       REQUIRE_THAT(product->path(), Catch::StartsWith(format->label() + ":") && Catch::Contains(std::string(info.name)));
@@ -289,10 +284,10 @@ TEST_CASE("formats: on an emulated GPU each kernel multiplies what decode says, 
         product->run(input, y_there.tensor(DType::f32, {tokens, kOutputs}));
         device.copy(y_there.tensor(DType::f32, {tokens, kOutputs}), y.view());
         std::vector<double> expected, size;
-        Activation seen(ActivationMode::fp32, backend().ops());
+        Activation seen(ActivationMode::fp32, host_backend().ops());
         seen.reset(x.view());
         const auto rounded = input_rounding_of(product.get());
-        reference_product((rounded ? rounded_values(seen, backend().ops(), *rounded) : seen.values()).as<const float, 2>(), decoded, expected, size);
+        reference_product((rounded ? rounded_values(seen, host_backend().ops(), *rounded) : seen.values()).as<const float, 2>(), decoded, expected, size);
         const double allowed = product->path().find("tensor_core") == std::string::npos ? 1e-5 : 1e-3;  // weights rounded to fp16
         for (std::size_t i = 0; i < expected.size(); ++i) REQUIRE(std::fabs(y.values[i] - expected[i]) <= allowed * size[i]);
       }
@@ -337,7 +332,7 @@ TEST_CASE("formats: GGUF blocks are written as the gguf package writes them, byt
   for (const auto& [name, blocks] : golden.at("blocks").items()) {
     const auto format = make<WeightFormat>({name, nullptr});
     Matrix decoded(rows, cols);
-    const auto packed = round_to_format(*format, w, backend().device(), decoded);
+    const auto packed = round_to_format(*format, w, host_backend().device(), decoded);
     const std::string expected = unhex(blocks);
     REQUIRE(static_cast<std::int64_t>(expected.size()) == format->layout(rows, cols).at(0).bytes());
     const std::int64_t row_bytes = expected.size() / rows;

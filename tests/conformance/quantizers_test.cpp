@@ -12,11 +12,6 @@ namespace {
 
 constexpr std::int64_t kRows = 24, kCols = 256, kTokens = 256;  // a super-block has 256 columns
 
-Backend& backend() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return *cpu;
-}
-
 /// Inputs of a layer: neighbouring columns are correlated, and some are much larger than others, as in a language model.
 Matrix layer_inputs() {
   Matrix x = normal_matrix(kTokens, kCols, 1.0f, 31);
@@ -64,8 +59,8 @@ struct Calibration {
 };
 
 Matrix quantized(const Quantizer& quantizer, const WeightFormat& format, const Matrix& w, const Statistics& statistics) {
-  PackedWeight packed = format.allocate("w", w.rows, w.cols, backend().device());
-  quantizer.quantize(w.view(), statistics, format, backend().device(), packed);
+  PackedWeight packed = format.allocate("w", w.rows, w.cols, host_backend().device());
+  quantizer.quantize(w.view(), statistics, format, host_backend().device(), packed);
   Matrix decoded(w.rows, w.cols);
   format.decode(packed, 0, decoded.view());
   return decoded;
@@ -116,7 +111,7 @@ TEST_CASE("quantizers: the one that keeps weights as stored never chooses codes"
   REQUIRE(none->keeps_stored());
   PackedWeight out;
   out.name = "blk.0.attn_q.weight";
-  REQUIRE_THROWS_WITH(none->quantize({}, {}, *make<WeightFormat>({"fp32", nullptr}), backend().device(), out),
+  REQUIRE_THROWS_WITH(none->quantize({}, {}, *make<WeightFormat>({"fp32", nullptr}), host_backend().device(), out),
                       Catch::Contains("blk.0.attn_q.weight"));
 }
 

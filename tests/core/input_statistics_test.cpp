@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::int64_t kRows = 1300, kCols = 250;  // neither a whole number of chunks nor of panels
 
-Ops& ops() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return cpu->ops();
-}
-
 /// Every column of another size, neighbours alike.
 Matrix inputs() {
   Matrix x = normal_matrix(kRows, kCols, 1.0f, 3);
@@ -31,7 +26,7 @@ Matrix inputs() {
 
 TEST_CASE("statistics: moments, largest and Hessian are the sums they are called by, however rows come in") {
   const Matrix x = inputs();
-  InputStatistics gathered(kCols, {true, true, 0, false}, ops());
+  InputStatistics gathered(kCols, {true, true, 0, false}, host_backend().ops());
   for (std::int64_t first = 0, step = 1; first < kRows; first += step, step = 2 * step + 1) gathered.add(x.view().rows(first, std::min(first + step, kRows)));
   const Statistics statistics = gathered.result();
   REQUIRE(statistics.tokens == kRows);
@@ -60,7 +55,7 @@ TEST_CASE("statistics: the rows that are kept are at most as many as were asked 
   for (const std::int64_t rows : {5, 16, 17, 100, 1000}) {
     Matrix x(rows, 1);
     for (std::int64_t t = 0; t < rows; ++t) x.at(t, 0) = static_cast<float>(t);
-    InputStatistics gathered(1, {false, false, 16, false}, ops());
+    InputStatistics gathered(1, {false, false, 16, false}, host_backend().ops());
     for (std::int64_t first = 0; first < rows; first += 7) gathered.add(std::as_const(x).view().rows(first, std::min(first + 7, rows)));
     const View<const float, 2> kept = gathered.result().inputs;
     REQUIRE(kept.shape[0] == (rows <= 16 ? rows : kept.shape[0]));
@@ -72,7 +67,7 @@ TEST_CASE("statistics: the rows that are kept are at most as many as were asked 
 }
 
 TEST_CASE("statistics: where no row came by there are none") {
-  InputStatistics gathered(4, {true, true, 8, false}, ops());
+  InputStatistics gathered(4, {true, true, 8, false}, host_backend().ops());
   const Statistics statistics = gathered.result();
   REQUIRE(statistics.tokens == 0);
   REQUIRE(statistics.second_moment.size() + statistics.hessian.size() + statistics.inputs.size() == 0);

@@ -34,7 +34,7 @@ std::optional<int> layer_of(const std::string& header) {
       {"kv_rows.h", 1},       {"kv_store.h", 1},  {"processor.h", 1}, {"quantizer.h", 1},  {"model_runner.h", 1}, {"statistics.h", 1}, {"transform.h", 1},
       {"weight_format.h", 1}, {"integer_codes.h", 1}, {"block_format.h", 2}, {"build_id.h", 2}, {"float_format.h", 2},
       {"format_kit.h", 2},    {"fp8_kv_format.h", 2},    {"params.h", 2},    {"plugin.h", 2},    {"iq4_levels.h", 0},
-      {"six_bit_scales.h", 2}, {"double_quantisation.h", 0}, {"weight_seed.h", 0}, {"level_format.h", 2}, {"super_block_search.h", 2}, {"scale_search.h", 2},
+      {"six_bit_scales.h", 2}, {"double_quantisation.h", 0}, {"weight_seed.h", 0}, {"level_format.h", 2}, {"super_block_search.h", 2}, {"scale_search.h", 2}, {"eight_bit_scales.h", 2},
       {"group_scaling.h", 2},
       {"super_block_format.h", 2}, {"gpu_device.h", 2}, {"gpu_kv_cache.cuh", 1}, {"gpu_linear.h", 2}, {"rounded_inputs.h", 2}};
   const auto found = layers.find(header);

@@ -40,17 +40,12 @@ std::map<std::string, Launch> block_launchers() {
 
 constexpr MatmulKernel kKernels[] = {MatmulKernel::naive, MatmulKernel::gemv, MatmulKernel::tensor_core};
 
-Backend& host() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return *cpu;
-}
-
 /// Normal weights with a few outliers, rounded to the format.
 MatmulProblem problem(const WeightFormat& format, int tokens, int rows, int cols, DType x_type) {
   MatmulProblem p(tokens, rows, cols, x_type);
   Matrix w = normal_matrix(rows, cols, 0.05f, 11, 0.01f), decoded(rows, cols);
   for (int r = 0; r < rows; ++r) w.at(r, r * 7 % cols) = r % 2 ? 0.9f : -1.1f;
-  const PackedWeight packed = round_to_format(format, w, host().device(), decoded);
+  const PackedWeight packed = round_to_format(format, w, host_backend().device(), decoded);
   for (const TensorRef& part : packed.parts) {
     const auto* data = static_cast<const std::byte*>(part.data);
     std::int64_t bytes = bytes_of(part.dtype);
@@ -91,7 +86,7 @@ std::shared_ptr<WeightFormat> level_format(const Levels& l) {
 /// The sixteen levels, as decode() has them, and the 256 of the scales.
 std::vector<float> level_tables(const Levels& l) {
   const auto format = level_format({l.name, 16, false});
-  const PackedWeight all = format->allocate("w", 1, 16, host().device());
+  const PackedWeight all = format->allocate("w", 1, 16, host_backend().device());
   for (int i = 0; i < 8; ++i) all.parts[0].as<std::uint8_t, 2>()(0, i) = static_cast<std::uint8_t>(2 * i << 4 | (2 * i + 1));
   all.parts[1].as<float, 2>()(0, 0) = 1.0f;
   Matrix levels(1, 16);
@@ -127,7 +122,7 @@ TEST_CASE("blocks of random bytes: every code, scale and minimum") {
     const auto format = make<WeightFormat>({name, nullptr});
     const int cols = static_cast<int>(format->tile_columns(512)), rows = 64;
     MatmulProblem p(1, rows, cols, DType::f16);
-    const PackedWeight packed = format->allocate("w", rows, cols, host().device());
+    const PackedWeight packed = format->allocate("w", rows, cols, host_backend().device());
     auto* bytes = static_cast<std::byte*>(packed.parts[0].data);
     const std::int64_t row_bytes = packed.parts[0].shape[1];
     for (std::int64_t r = 0; r < rows; ++r) {

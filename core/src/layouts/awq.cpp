@@ -40,20 +40,30 @@ void require_writable(const IntegerCodes& w) {
 const TensorType* i32() { return find_tensor_type("I32"); }
 const TensorType* f16() { return find_tensor_type("F16"); }
 
+/// The module's tensor of codes, once all three are there.
+const FileTensor& codes_of(const ModuleTensors& module) {
+  const FileTensor& qweight = module.at("qweight", {"I32"}, 2);
+  module.at("qzeros", {"I32"}, 2);
+  module.at("scales", {"F16", "BF16", "F32"}, 2);
+  return qweight;
+}
+IntegerCodes described(const ModuleTensors& module, const QuantizationConfig& config, std::int64_t rows, std::int64_t cols) {
+  IntegerCodes w;
+  w.bits = kBits;
+  w.rows = rows;
+  w.cols = cols;
+  w.group = config.group_size < 0 ? cols : config.group_size;
+  require_groups(module, w);
+  return w;
+}
+
 class AwqGemm final : public IntegerLayout {
  public:
   std::string_view name() const override { return "AWQ"; }
 
   IntegerCodes describe(const ModuleTensors& module, const QuantizationConfig& config) const override {
-    const FileTensor& qweight = module.at("qweight", {"I32"}, 2);
-    module.at("qzeros", {"I32"}, 2);
-    module.at("scales", {"F16", "BF16", "F32"}, 2);
-    IntegerCodes w;
-    w.bits = kBits;
-    w.rows = qweight.shape[0] * kPerWord;
-    w.cols = qweight.shape[1];
-    w.group = config.group_size < 0 ? w.cols : config.group_size;
-    require_groups(module, w);
+    const FileTensor& qweight = codes_of(module);
+    const IntegerCodes w = described(module, config, qweight.shape[0] * kPerWord, qweight.shape[1]);
     module.require_shape("scales", {w.rows, w.groups()}, "qweight and group_size");
     module.require_shape("qzeros", {w.rows / kPerWord, w.groups()}, "qweight and group_size");
     return w;
@@ -120,15 +130,8 @@ class AwqGemv final : public IntegerLayout {
   std::string_view name() const override { return "AWQ"; }
 
   IntegerCodes describe(const ModuleTensors& module, const QuantizationConfig& config) const override {
-    const FileTensor& qweight = module.at("qweight", {"I32"}, 2);
-    module.at("qzeros", {"I32"}, 2);
-    module.at("scales", {"F16", "BF16", "F32"}, 2);
-    IntegerCodes w;
-    w.bits = kBits;
-    w.rows = qweight.shape[1];
-    w.cols = qweight.shape[0] * kPerWord;
-    w.group = config.group_size < 0 ? w.cols : config.group_size;
-    require_groups(module, w);
+    const FileTensor& qweight = codes_of(module);
+    const IntegerCodes w = described(module, config, qweight.shape[1], qweight.shape[0] * kPerWord);
     require_group_size(w.group);
     const std::int64_t words = zero_words(w.groups(), w.group);
     module.require_shape("qzeros", {words, w.rows}, "qweight and group_size");

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "fp8_decode.h"
 #include "fp8_gpu.h"
+#include "patchbay/eight_bit_scales.h"
 #include "patchbay/format_kit.h"
 #include "patchbay/plugin.h"
-#include "patchbay/rounded_inputs.h"
 #include "patchbay/scale_search.h"
 
 namespace patchbay {
@@ -106,7 +105,7 @@ class Fp8 final : public WeightFormat, public RoundsInputs {
     auto grid = std::make_unique<Fp8Grid>(format_);
     for (std::int64_t r = 0; r < rows; r += together) {
       const auto sharing = tile.rows(r, r + together);
-      grid->scales.insert(grid->scales.end(), together, options.search ? searched_scale(sharing, importance) : covering_scale(sharing));
+      grid->scales.insert(grid->scales.end(), together, options.search ? best_scale(sharing, importance) : covering_scale(sharing, largest_code()));
     }
     return grid;
   }
@@ -139,11 +138,10 @@ class Fp8 final : public WeightFormat, public RoundsInputs {
   Needs needs() const override { return {.moments = is_static()}; }
   /// (P6)
   std::shared_ptr<WeightFormat> fitted_to(View<const float, 2>, const Statistics& statistics) const override {
-    if (!is_static() || statistics.largest.shape[0] == 0) return nullptr;
+    const float scale = is_static() ? static_scale(statistics, largest_code()) : 0;
+    if (scale == 0) return nullptr;
     auto fitted = std::make_shared<Fp8>(params_);
-    float largest = 0;
-    for (std::int64_t c = 0; c < statistics.largest.shape[0]; ++c) largest = std::max(largest, statistics.largest[c]);
-    fitted->input_scale_ = usable_scale(largest);
+    fitted->input_scale_ = scale;
     return fitted;
   }
   /// (P5)
@@ -159,11 +157,8 @@ class Fp8 final : public WeightFormat, public RoundsInputs {
   DType code_type() const { return params_.variant == "e4m3" ? DType::f8_e4m3 : DType::f8_e5m2; }
 
   std::optional<RowRounding> rounding_with(const PackedWeight& w) const {
-    auto rounding = input_rounding();
-    if (!is_static()) return rounding;
-    rounding->given = w.parts[2].as<const float, 1>()[0];
-    if (rounding->given == 0) rounding->scale = RowRounding::Scale::token;
-    return rounding;
+    const auto rounding = input_rounding();
+    return is_static() ? with_stored_scale(*rounding, w.parts[2].as<const float, 1>()[0]) : rounding;
   }
   std::unique_ptr<LinearKernel> prepare_on_gpu(const PackedWeight& w, Ops& ops) const {
     const gpu::World world = gpu::world_of(ops.device());
@@ -181,37 +176,16 @@ class Fp8 final : public WeightFormat, public RoundsInputs {
     return gpu_linear(label(), w, ops, kKernels, choice, launch, rounding_with(w));
   }
 
-  /// (P2) Never 0, and never so small that dividing by it overflows.
-  float usable_scale(float largest) const {
-    return largest > 0 ? std::max(largest / numbers_.values[format_.largest], std::numeric_limits<float>::min()) : 1.0f;
-  }
-  float covering_scale(View<const float, 2> w) const {
-    float largest = 0;
-    for (std::int64_t r = 0; r < w.shape[0]; ++r)
-      for (std::int64_t c = 0; c < w.shape[1]; ++c) largest = std::max(largest, std::fabs(w(r, c)));
-    return usable_scale(largest);
-  }
+  /// (P2)
+  float largest_code() const { return numbers_.values[format_.largest]; }
   /// (P4) Floats keep their relative error whatever the scale; what changes is where the numbers of an octave fall. So one octave of scales is
   /// tried, and a little below, where the largest weights are cut.
-  float searched_scale(View<const float, 2> w, const std::vector<float>& importance) const {
-    const float covering = covering_scale(w);
-    float best = covering;
-    double least = squared_error(w, importance, covering);
-    for (int step = -4; step < 16; ++step) {
-      const float scale = std::max(covering * std::exp2(static_cast<float>(step) / 16), std::numeric_limits<float>::min());
-      const double error = squared_error(w, importance, scale);
-      if (error < least) least = error, best = scale;
-    }
-    return best;
-  }
-  double squared_error(View<const float, 2> w, const std::vector<float>& importance, float scale) const {
-    double sum = 0;
-    for (std::int64_t r = 0; r < w.shape[0]; ++r)
-      for (std::int64_t c = 0; c < w.shape[1]; ++c) {
-        const double error = w(r, c) - scale * numbers_.values[encode_fp8(w(r, c) / scale, format_)];
-        sum += importance[c] * error * error;
-      }
-    return sum;
+  float best_scale(View<const float, 2> w, const std::vector<float>& importance) const {
+    const float covering = covering_scale(w, largest_code());
+    std::vector<float> others;
+    for (int step = -4; step < 16; ++step) others.push_back(covering * std::exp2(static_cast<float>(step) / 16));
+    return searched_scale(w, importance, covering, others,
+                          [&](float weight, float scale) { return scale * numbers_.values[encode_fp8(weight / scale, format_)]; });
   }
 
   void decode_group(const std::uint8_t* codes, float scale, View<float, 2> out, std::int64_t r, std::int64_t first, std::int64_t n) const {

@@ -19,10 +19,6 @@ namespace {
 std::shared_ptr<WeightFormat> fp8(const std::vector<std::pair<std::string, std::string>>& values) {
   return make<WeightFormat>(spec_of("fp8", values));
 }
-Backend& backend() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return *cpu;
-}
 const nlohmann::json& golden() {
   static const auto json = nlohmann::json::parse(read_file(source_path("tests/golden/eight_bits/eight_bits.json")));
   return json;
@@ -36,9 +32,9 @@ float scale_of(const PackedWeight& w, std::int64_t i = 0) { return static_cast<c
 
 Matrix product(const WeightFormat& format, const PackedWeight& w, const Matrix& x, ActivationMode mode = ActivationMode::fp32) {
   Matrix y(x.rows, w.rows);
-  Activation input(mode, backend().ops());
+  Activation input(mode, host_backend().ops());
   input.reset(x.view());
-  format.prepare(w, backend().ops(), mode)->run(input, y.view());
+  format.prepare(w, host_backend().ops(), mode)->run(input, y.view());
   return y;
 }
 
@@ -67,7 +63,7 @@ TEST_CASE("fp8: a product with inputs in 8 bits is what torch makes of the same 
     const auto format = fp8({{"variant", variant}, {"activations", "token"}});
     const Matrix w = matrix_of(p.at("w"), 5), x = matrix_of(p.at("x"), 3), expected = matrix_of(p.at("y"), 3);
     Matrix decoded(5, w.cols);
-    const auto packed = round_to_format(*format, w, backend().device(), decoded);
+    const auto packed = round_to_format(*format, w, host_backend().device(), decoded);
     for (ActivationMode mode : {ActivationMode::fp32, ActivationMode::q8}) {  // the format's own rounding counts, in either
       const Matrix y = product(*format, packed, x, mode);
       for (std::size_t i = 0; i < y.values.size(); ++i) CHECK(y.values[i] == Approx(expected.values[i]).epsilon(2e-6).margin(1e-5));
@@ -82,7 +78,7 @@ TEST_CASE("fp8: the edges of e4m3: nothing saturates to NaN, and every scale is 
       Matrix w(1, 8), result(1, 8);
       row.resize(8);
       w.values = row;
-      const auto packed = round_to_format(*format, w, backend().device(), result);
+      const auto packed = round_to_format(*format, w, host_backend().device(), result);
       if (kept) *kept = packed;
       CHECK((std::isfinite(scale_of(packed)) && scale_of(packed) > 0));
       return result.values;
@@ -160,9 +156,9 @@ TEST_CASE("fp8: a static scale comes from the largest input that calibration saw
   statistics.largest = {largest.data(), {32}};
   const auto fitted = format->fitted_to(w.view(), statistics);
   Matrix decoded(4, 32);
-  const auto packed = round_to_format(*fitted, w, backend().device(), decoded);
+  const auto packed = round_to_format(*fitted, w, host_backend().device(), decoded);
   const auto rounding_of = [&](const PackedWeight& packed_weight) {  // read by the format of the settings, as from a file
-    return *input_rounding_of(format->prepare(packed_weight, backend().ops(), ActivationMode::fp32).get());
+    return *input_rounding_of(format->prepare(packed_weight, host_backend().ops(), ActivationMode::fp32).get());
   };
   CHECK(rounding_of(packed) == RowRounding{DType::f8_e4m3, RowRounding::Scale::given, 2.0f / 448});
   Matrix x(1, 32), at_end(1, 32);
@@ -171,7 +167,7 @@ TEST_CASE("fp8: a static scale comes from the largest input that calibration saw
   CHECK(product(*format, packed, x).values == product(*format, packed, at_end).values);
   // Nothing came by: token by token, and the record says so.
   CHECK(format->fitted_to(w.view(), {}) == nullptr);
-  const auto unseen = round_to_format(*format, w, backend().device(), decoded);
+  const auto unseen = round_to_format(*format, w, host_backend().device(), decoded);
   CHECK(rounding_of(unseen).scale == RowRounding::Scale::token);
   CHECK_THAT(unseen.note, Catch::Contains("no calibration token"));
 }
@@ -183,7 +179,7 @@ TEST_CASE("fp8: one scale for all tokens depends on them, and per token on nothi
   std::copy_n(x.values.begin(), 32, first.values.begin());
   for (const char* activations : {"token", "tensor"}) {
     const auto format = fp8({{"activations", activations}});
-    const auto packed = round_to_format(*format, w, backend().device(), decoded);
+    const auto packed = round_to_format(*format, w, host_backend().device(), decoded);
     const auto both = product(*format, packed, x).values, alone = product(*format, packed, first).values;
     CHECK(std::equal(alone.begin(), alone.end(), both.begin()) == (std::string(activations) == "token"));
   }

@@ -17,17 +17,12 @@ namespace {
 std::shared_ptr<WeightFormat> int_grouped(const std::vector<std::pair<std::string, std::string>>& settings) {
   return make<WeightFormat>(spec_of("int_grouped", settings));
 }
-Backend& backend() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return *cpu;
-}
-
 /// A weight whose columns are packed in `order`, and what it decodes to.
 PackedWeight packed_in_order(const WeightFormat& format, const Matrix& w, const std::vector<std::int32_t>& order, Matrix& decoded) {
   Matrix moved(w.rows, w.cols), promised(w.rows, w.cols);
   for (std::int64_t r = 0; r < w.rows; ++r)
     for (std::int64_t j = 0; j < w.cols; ++j) moved.at(r, j) = w.at(r, order[j]);
-  PackedWeight packed = round_to_format(format, moved, backend().device(), promised);
+  PackedWeight packed = round_to_format(format, moved, host_backend().device(), promised);
   REQUIRE(format.store_column_order(View<const std::int32_t, 1>(order.data(), {w.cols}), packed));
   format.decode(packed, 0, decoded.view());
   for (std::int64_t r = 0; r < w.rows; ++r)
@@ -72,7 +67,7 @@ TEST_CASE("int_grouped: no weight is further than half a step from its code") {
         for (const auto& [kind, w] : weights_of_many_kinds(kRows, kCols)) {
           INFO(format->label() << ", " << kind);
           Matrix promised(kRows, kCols), decoded(kRows, kCols);
-          const auto packed = round_to_format(*format, w, backend().device(), promised);
+          const auto packed = round_to_format(*format, w, host_backend().device(), promised);
           format->decode(packed, 0, decoded.view());
           REQUIRE(promised.values == decoded.values);
           const auto scales = packed.parts[1].as<Half, 2>();
@@ -91,7 +86,7 @@ TEST_CASE("int_grouped: codes lie lowest bits first, eight 3-bit codes in three 
   const auto format = int_grouped({{"bits", "3"}, {"group_size", "8"}, {"symmetric", "true"}});
   Matrix w(1, 8), decoded(1, 8);
   for (int i = 0; i < 8; ++i) w.values[i] = static_cast<float>(i) - 3.5f;  // steps of 1 around 0: codes 0..7, up to ties
-  const auto packed = round_to_format(*format, w, backend().device(), decoded);
+  const auto packed = round_to_format(*format, w, host_backend().device(), decoded);
   const auto bytes = packed.parts[0].as<std::uint8_t, 3>();
   const int word = bytes(0, 0, 0) | bytes(0, 0, 1) << 8 | bytes(0, 0, 2) << 16;
   for (int i = 0; i < 8; ++i) REQUIRE(static_cast<float>((word >> 3 * i & 7) - 4) == decoded.values[i]);
@@ -107,10 +102,10 @@ TEST_CASE("int_grouped: a group that does not divide a row is refused, naming th
 TEST_CASE("int_grouped: groups that are no multiple of 32 are decoded, and the path says so") {
   Matrix w = normal_matrix(4, 96, 0.1f, 1), decoded(4, 96);
   const auto format = int_grouped({{"group_size", "48"}});
-  const auto packed = round_to_format(*format, w, backend().device(), decoded);
-  REQUIRE_THAT(format->prepare(packed, backend().ops(), ActivationMode::q8)->path(), Catch::StartsWith("int_grouped/b4/g48:decode/"));
+  const auto packed = round_to_format(*format, w, host_backend().device(), decoded);
+  REQUIRE_THAT(format->prepare(packed, host_backend().ops(), ActivationMode::q8)->path(), Catch::StartsWith("int_grouped/b4/g48:decode/"));
   const auto forced = int_grouped({{"group_size", "48"}, {"kernel", "integer"}});
-  REQUIRE_THROWS_WITH(forced->prepare(packed, backend().ops(), ActivationMode::q8), Catch::Contains("32"));
+  REQUIRE_THROWS_WITH(forced->prepare(packed, host_backend().ops(), ActivationMode::q8), Catch::Contains("32"));
 }
 
 TEST_CASE("int_grouped: a zero point of 0 stays 0, and one of the last code too") {
@@ -120,7 +115,7 @@ TEST_CASE("int_grouped: a zero point of 0 stays 0, and one of the last code too"
       const auto format = int_grouped({{"bits", bits}, {"group_size", "32"}});
       Matrix w = normal_matrix(9, 64, 0.05f, 3), decoded(9, 64);
       for (float& value : w.values) value = sign * std::fabs(value);
-      round_to_format(*format, w, backend().device(), decoded);
+      round_to_format(*format, w, host_backend().device(), decoded);
       for (std::int64_t r = 0; r < w.rows; ++r)
         for (std::int64_t first = 0; first < w.cols; first += 32) {
           float largest = 0;
@@ -144,9 +139,9 @@ TEST_CASE("int_grouped: an order of columns is undone by decode and by every pro
       const auto packed = packed_in_order(*format, w, order, decoded);
       for (const ActivationMode mode : {ActivationMode::fp32, ActivationMode::q8}) {
         if (mode == ActivationMode::fp32 && kernel == std::string("integer")) continue;
-        const auto product = format->prepare(packed, backend().ops(), mode);
+        const auto product = format->prepare(packed, host_backend().ops(), mode);
         REQUIRE_THAT(product->path(), Catch::StartsWith(format->label() + ":" + kernel + "/"));
-        Activation input(mode, backend().ops());
+        Activation input(mode, host_backend().ops());
         input.reset(x.view());
         product->run(input, y.view());
         // decode sees the input as everybody does; integer sees it rounded in blocks of its own columns
@@ -155,7 +150,7 @@ TEST_CASE("int_grouped: an order of columns is undone by decode and by every pro
           Matrix moved(kTokens, 192);
           for (std::int64_t t = 0; t < kTokens; ++t)
             for (std::int64_t j = 0; j < 192; ++j) moved.at(t, j) = x.at(t, order[j]);
-          Activation rounded(mode, backend().ops());
+          Activation rounded(mode, host_backend().ops());
           rounded.reset(moved.view());
           for (std::int64_t t = 0; t < kTokens; ++t)
             for (std::int64_t j = 0; j < 192; ++j) seen.at(t, order[j]) = rounded.values().as<const float, 2>()(t, j);
@@ -205,7 +200,7 @@ TEST_CASE("int_grouped: on an emulated GPU an order of columns is undone, two we
 
 TEST_CASE("int_grouped: an order that is none is refused, and none is kept unless asked for") {
   const auto format = int_grouped({{"column_order", "true"}});
-  PackedWeight packed = format->allocate("w", 4, 64, backend().device());
+  PackedWeight packed = format->allocate("w", 4, 64, host_backend().device());
   auto order = shuffled(64);
   const auto stored = [&] { return format->store_column_order(View<const std::int32_t, 1>(order.data(), {64}), packed); };
   REQUIRE(stored());
@@ -229,10 +224,10 @@ TEST_CASE("int_grouped: a search does not give up columns that calibration never
   for (const char* bits : {"2", "3", "4", "8"}) {
     const auto format = int_grouped({{"bits", bits}, {"group_size", "64"}});
     Matrix plain(32, 256), searched(32, 256);
-    round_to_format(*format, w, backend().device(), plain);
-    PackedWeight packed = format->allocate("w", 32, 256, backend().device());
+    round_to_format(*format, w, host_backend().device(), plain);
+    PackedWeight packed = format->allocate("w", 32, 256, host_backend().device());
     const FitOptions options{.importance = {importance.data(), {256}}, .search = true};
-    round_to_nearest(w.view(), options, *format, backend().device(), packed);
+    round_to_nearest(w.view(), options, *format, host_backend().device(), packed);
     format->decode(packed, 0, searched.view());
     double before = 0, after = 0, unseen_before = 0, unseen_after = 0;
     for (std::int64_t r = 0; r < w.rows; ++r)

@@ -13,10 +13,6 @@ using namespace patchbay::test;
 
 namespace {
 
-Device& host() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return cpu->device();
-}
 std::shared_ptr<WeightFormat> levels(const std::string& name, const std::string& block, bool double_quantisation) {
   return make<WeightFormat>(spec_of(name, {{"block_size", block}, {"double_quantisation", double_quantisation ? "true" : "false"}}));
 }
@@ -64,7 +60,7 @@ TEST_CASE("nf4, fp4: levels, codes, scales and what they decode to are bitsandby
     const auto& plain = expected.at("plain");
     const auto format = levels(name, std::to_string(block), false);
     Matrix decoded(rows, block);
-    const auto packed = round_to_format(*format, w, host(), decoded);
+    const auto packed = round_to_format(*format, w, host_backend().device(), decoded);
     const auto codes = unhexed<std::uint8_t>(plain.at("codes"));
     REQUIRE(codes.size() == static_cast<std::size_t>(rows * block / 2));
     for (std::size_t i = 0; i < codes.size(); ++i) REQUIRE(one_zero(packed.parts[0].as<std::uint8_t, 2>()(i * 2 / block, i % (block / 2)), name) == one_zero(codes[i], name));
@@ -73,7 +69,7 @@ TEST_CASE("nf4, fp4: levels, codes, scales and what they decode to are bitsandby
     const auto values = unhexed<float>(plain.at("decoded"));
     for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(std::fabs(decoded.values[i] - values[i]) <= 1e-6f * std::fabs(values[i]));
     // All sixteen, from codes that no rounding gives too (fp4's second zero).
-    PackedWeight all = levels(name, "16", false)->allocate("w", 1, 16, host());
+    PackedWeight all = levels(name, "16", false)->allocate("w", 1, 16, host_backend().device());
     Matrix each(1, 16);
     for (int i = 0; i < 8; ++i) all.parts[0].as<std::uint8_t, 2>()(0, i) = static_cast<std::uint8_t>(2 * i << 4 | (2 * i + 1));
     all.parts[1].as<float, 2>()(0, 0) = 1.0f;
@@ -91,7 +87,7 @@ TEST_CASE("nf4, fp4: doubly quantised scales are bitsandbytes', and the codes ch
     INFO(name);
     const auto& nested = expected.at("double");
     Matrix decoded(rows, block);
-    const auto packed = round_to_format(*levels(name, std::to_string(block), true), w, host(), decoded);
+    const auto packed = round_to_format(*levels(name, std::to_string(block), true), w, host_backend().device(), decoded);
     const auto codes = unhexed<std::uint8_t>(nested.at("codes8"));
     REQUIRE(codes.size() == static_cast<std::size_t>(rows));
     REQUIRE(std::memcmp(packed.parts[1].data, codes.data(), codes.size()) == 0);
@@ -122,7 +118,7 @@ TEST_CASE("nf4, fp4: double quantisation gives up no block that is small beside 
       w.at(8, c) = 0.0f;
       w.at(9, c) *= 1e3f;
     }
-    round_to_format(*levels(name, "64", true), w, host(), decoded);
+    round_to_format(*levels(name, "64", true), w, host_backend().device(), decoded);
     for (std::int64_t c = 0; c < 64; ++c) {
       REQUIRE(decoded.at(8, c) == 0.0f);
       if (std::fabs(w.at(9, c)) > 2e3f) REQUIRE(std::fabs(decoded.at(9, c) / w.at(9, c) - 1) < 0.2f);

@@ -9,14 +9,10 @@ using namespace patchbay::test;
 
 namespace {
 
-Backend& backend() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return *cpu;
-}
 Matrix noisy(const Matrix& w, const std::string& size, const std::string& storage = "fp32", const std::string& seed = "0") {
   Matrix decoded(w.rows, w.cols), promised(w.rows, w.cols);
   const auto format = make<WeightFormat>(spec_of("noise", {{"size", size}, {"storage", storage}, {"seed", seed}}));
-  format->decode(round_to_format(*format, w, backend().device(), promised), 0, decoded.view());
+  format->decode(round_to_format(*format, w, host_backend().device(), promised), 0, decoded.view());
   return decoded;
 }
 /// Mean, deviation and fourth moment of (w' - w) / rms(w).

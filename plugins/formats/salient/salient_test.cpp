@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::int64_t kRows = 48, kCols = 256;
 
-Backend& backend() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return *cpu;
-}
 PluginSpec salient(const std::string& share, const std::string& by, const std::string& bits = "3", const std::string& seed = "0",
                    const std::string& kernel = "split") {
   PluginSpec spec = spec_of("salient", {{"share", share}, {"by", by}, {"seed", seed}, {"kernel", kernel}});
@@ -41,8 +37,8 @@ struct Quantised {
 Quantised quantised(const PluginSpec& spec, const Matrix& w, const Statistics& statistics) {
   const auto format = make<WeightFormat>(spec);
   const auto fitted = format->fitted_to(w.view(), statistics);
-  Quantised result{fitted->allocate("w", kRows, kCols, backend().device())};
-  make<Quantizer>({"rtn", nullptr})->quantize(w.view(), statistics, *fitted, backend().device(), result.packed);
+  Quantised result{fitted->allocate("w", kRows, kCols, host_backend().device())};
+  make<Quantizer>({"rtn", nullptr})->quantize(w.view(), statistics, *fitted, host_backend().device(), result.packed);
   format->decode(result.packed, 0, result.decoded.view());
   return result;
 }
@@ -86,7 +82,7 @@ TEST_CASE("salient: all other columns, and all of them without a share, are the 
   const Matrix w = normal_matrix(kRows, kCols, 0.05f, 1);
   const auto inner = make<WeightFormat>(spec_of("int_grouped", {{"bits", "3"}, {"group_size", "64"}}));
   Matrix plain(kRows, kCols);
-  round_to_format(*inner, w, backend().device(), plain);
+  round_to_format(*inner, w, host_backend().device(), plain);
   REQUIRE(quantised(salient("0", "weight"), w, {}).decoded.values == plain.values);
   const Matrix decoded = quantised(salient("0.03", "weight"), w, {}).decoded;
   const auto kept = kept_columns(w, decoded);
@@ -104,13 +100,13 @@ TEST_CASE("salient: products see the kept columns, in floats and in integers") {
     const auto format = make<WeightFormat>(salient("0.03", "weight", "3", "0", kernel));
     const Quantised q = quantised(salient("0.03", "weight", "3", "0", kernel), w, {});
     for (const ActivationMode mode : {ActivationMode::fp32, ActivationMode::q8}) {
-      const auto product = format->prepare(q.packed, backend().ops(), mode);
+      const auto product = format->prepare(q.packed, host_backend().ops(), mode);
       INFO(product->path());
       if (kernel == std::string("split")) CHECK_THAT(product->path(), Catch::Contains(mode == ActivationMode::q8 ? ":split/integer/" : ":split/decode/"));
       std::vector<float> first_row;
       for (const std::int64_t tokens : {5, 1}) {
         Matrix y(tokens, kRows);
-        Activation input(mode, backend().ops());
+        Activation input(mode, host_backend().ops());
         input.reset(View<const float, 2>(x.values.data(), {tokens, kCols}));
         product->run(input, y.view());
         const auto seen = input.values().as<const float, 2>();

@@ -2,13 +2,12 @@
 // (W1)...(W6): README.md.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "patchbay/eight_bit_scales.h"
 #include "patchbay/format_kit.h"
 #include "patchbay/gpu/scaled_matmul.h"
 #include "patchbay/plugin.h"
-#include "patchbay/rounded_inputs.h"
 #include "patchbay/scale_search.h"
 
 namespace patchbay {
@@ -74,7 +73,7 @@ class W8A8 final : public WeightFormat, public RoundsInputs {
     auto grid = std::make_unique<Int8Grid>();
     for (std::int64_t r = 0; r < rows; r += together) {
       const auto sharing = tile.rows(r, r + together);
-      grid->scales.insert(grid->scales.end(), together, options.search ? searched_scale(sharing, importance) : covering_scale(sharing));
+      grid->scales.insert(grid->scales.end(), together, options.search ? best_scale(sharing, importance) : covering_scale(sharing, kLargestCode));  // (W2)
     }
     return grid;
   }
@@ -100,11 +99,10 @@ class W8A8 final : public WeightFormat, public RoundsInputs {
   Needs needs() const override { return {.moments = is_static()}; }
   /// (W6)
   std::shared_ptr<WeightFormat> fitted_to(View<const float, 2>, const Statistics& statistics) const override {
-    if (!is_static() || statistics.largest.shape[0] == 0) return nullptr;
+    const float scale = is_static() ? static_scale(statistics, kLargestCode) : 0;
+    if (scale == 0) return nullptr;
     auto fitted = std::make_shared<W8A8>(params_);
-    float largest = 0;
-    for (std::int64_t c = 0; c < statistics.largest.shape[0]; ++c) largest = std::max(largest, statistics.largest[c]);
-    fitted->input_scale_ = usable_scale(largest);
+    fitted->input_scale_ = scale;
     return fitted;
   }
   std::optional<RowRounding> input_rounding() const override {
@@ -116,44 +114,16 @@ class W8A8 final : public WeightFormat, public RoundsInputs {
   bool one_scale() const { return params_.scales == "tensor"; }
   bool is_static() const { return params_.activations == "static"; }
 
-  /// (W2) Never 0, and never so small that dividing by it overflows.
-  static float usable_scale(float largest) {
-    return largest > 0 ? std::max(largest / kLargestCode, std::numeric_limits<float>::min()) : 1.0f;
-  }
-  static float covering_scale(View<const float, 2> w) {
-    float largest = 0;
-    for (std::int64_t r = 0; r < w.shape[0]; ++r)
-      for (std::int64_t c = 0; c < w.shape[1]; ++c) largest = std::max(largest, std::fabs(w(r, c)));
-    return usable_scale(largest);
-  }
   /// (W4) The covering scale, shrunk: the largest weights are cut, the others get a finer step.
-  static float searched_scale(View<const float, 2> w, const std::vector<float>& importance) {
-    const float covering = covering_scale(w);
-    float best = covering;
-    double least = squared_error(w, importance, covering);
-    for (int percent = 98; percent > 30; percent -= 2) {
-      const float scale = std::max(covering * static_cast<float>(percent) / 100, std::numeric_limits<float>::min());
-      const double error = squared_error(w, importance, scale);
-      if (error < least) least = error, best = scale;
-    }
-    return best;
-  }
-  static double squared_error(View<const float, 2> w, const std::vector<float>& importance, float scale) {
-    double sum = 0;
-    for (std::int64_t r = 0; r < w.shape[0]; ++r)
-      for (std::int64_t c = 0; c < w.shape[1]; ++c) {
-        const double error = w(r, c) - scale * static_cast<float>(code_of(w(r, c), scale));
-        sum += importance[c] * error * error;
-      }
-    return sum;
+  static float best_scale(View<const float, 2> w, const std::vector<float>& importance) {
+    const float covering = covering_scale(w, kLargestCode);
+    std::vector<float> others;
+    for (int percent = 98; percent > 30; percent -= 2) others.push_back(covering * static_cast<float>(percent) / 100);
+    return searched_scale(w, importance, covering, others, [](float weight, float scale) { return scale * static_cast<float>(code_of(weight, scale)); });
   }
 
   RowRounding rounding_with(const PackedWeight& w) const {
-    RowRounding rounding = *input_rounding();
-    if (!is_static()) return rounding;
-    rounding.given = w.parts[2].as<const float, 1>()[0];
-    if (rounding.given == 0) rounding.scale = RowRounding::Scale::token;
-    return rounding;
+    return is_static() ? with_stored_scale(*input_rounding(), w.parts[2].as<const float, 1>()[0]) : *input_rounding();
   }
   float scale_of(const PackedWeight& w, std::int64_t row) const { return scales_of(w)[one_scale() ? 0 : row]; }
   static View<std::int8_t, 2> codes_of(const PackedWeight& w) { return w.parts[0].as<std::int8_t, 2>(); }

@@ -12,13 +12,9 @@ using namespace patchbay::test;
 
 namespace {
 
-Device& host() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return cpu->device();
-}
 PackedWeight packed(const Matrix& w, const WeightFormat& format) {
-  PackedWeight out = format.allocate("w", w.rows, w.cols, host());
-  make<Quantizer>({"eetq", nullptr})->quantize(w.view(), {}, format, host(), out);
+  PackedWeight out = format.allocate("w", w.rows, w.cols, host_backend().device());
+  make<Quantizer>({"eetq", nullptr})->quantize(w.view(), {}, format, host_backend().device(), out);
   return out;
 }
 

@@ -25,11 +25,6 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-Ops& host_ops() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return cpu->ops();
-}
-
 std::string text(bool value) { return value ? "true" : "false"; }
 
 /// Inputs as calibration sums them up.
@@ -61,8 +56,8 @@ struct Result {
 };
 
 Result quantized(const std::string& quantizer, const Values& settings, const WeightFormat& format, const Matrix& w, const Statistics& statistics) {
-  Result result{format.allocate("w", w.rows, w.cols, host_ops().device()), Matrix(w.rows, w.cols)};
-  make<Quantizer>(spec_of(quantizer, settings))->quantize(w.view(), statistics, format, host_ops().device(), result.packed);
+  Result result{format.allocate("w", w.rows, w.cols, host_backend().ops().device()), Matrix(w.rows, w.cols)};
+  make<Quantizer>(spec_of(quantizer, settings))->quantize(w.view(), statistics, format, host_backend().ops().device(), result.packed);
   format.decode(result.packed, 0, result.decoded.view());
   return result;
 }
@@ -133,7 +128,7 @@ Matrix from_hex(const std::string& hex, std::int64_t rows, std::int64_t cols) {
 double objective(const Matrix& w, const Matrix& decoded, View<const float, 2> hessian) {
   Matrix error(w.rows, w.cols), product(w.rows, w.cols);
   std::ranges::transform(w.values, decoded.values, error.values.begin(), std::minus<>());
-  host_ops().matmul_stored(error.view(), hessian, product.view());
+  host_backend().ops().matmul_stored(error.view(), hessian, product.view());
   return std::inner_product(error.values.begin(), error.values.end(), product.values.begin(), 0.0, std::plus<>(), [](float a, float b) { return double{a} * b; });
 }
 
@@ -179,7 +174,7 @@ TEST_CASE("gptq: numpy's codes, with and without order, fixed scales, at several
 TEST_CASE("gptq: on every layer of a model its objective is smaller than rounding to nearest's, at 2, 3 and 4 bits") {
   const auto file = ModelFile::open(source_path("data/tiny-shakespeare/tiny-shakespeare-f16.gguf"));
   const RunConfig config = read_run_config(parse_yaml("activations: fp32", "t.yaml"));
-  const Placement placement{&host_ops(), &host_ops(), 0};
+  const Placement placement{&host_backend().ops(), &host_backend().ops(), 0};
   CalibrationSettings settings;
   settings.text = source_path("data/tiny-shakespeare/calibration.txt");
   settings.samples = 16;
@@ -188,13 +183,13 @@ TEST_CASE("gptq: on every layer of a model its objective is smaller than roundin
   const auto tokens = calibration_tokens(settings, *make_tokenizer(*file), spec.context);
   ModelWeights weights = load_outside(file, spec, config, placement, {});
   weights.blocks.resize(static_cast<std::size_t>(spec.layers));
-  SampleRunner samples(spec, weights, tokens.samples, host_ops());
+  SampleRunner samples(spec, weights, tokens.samples, host_backend().ops());
   const WeightPlan plan;
   int compared = 0;
   for (int layer = 0; layer < spec.layers; ++layer) {
     weights.blocks[static_cast<std::size_t>(layer)] = load_block(file, spec, config, placement, {}, layer);
-    EditableBlock block(weights.blocks[static_cast<std::size_t>(layer)], spec, plan, layer, false, host_ops());
-    gather(block, samples, {layer, BlockPart::attention, BlockPart::feed_forward, {}, {.hessian = true}}, host_ops());
+    EditableBlock block(weights.blocks[static_cast<std::size_t>(layer)], spec, plan, layer, false, host_backend().ops());
+    gather(block, samples, {layer, BlockPart::attention, BlockPart::feed_forward, {}, {.hessian = true}}, host_backend().ops());
     for (const LayerInput& input : block.inputs()) {
       for (const BlockMatrix* matrix : input.readers) {
         Matrix w(matrix->stored.rows, matrix->stored.cols);
@@ -318,7 +313,7 @@ TEST_CASE("gptq: weights and Hessians that are not finite are refused, naming th
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     Matrix w = normal_matrix(8, 128, 0.05f, 59);
     const auto refusal = [&](const Statistics& statistics) {
-      return message_of([&] { quantize_matrix("blk.3.ffn_down.weight", w.view(), statistics, *quantizer, format, host_ops().device()); });
+      return message_of([&] { quantize_matrix("blk.3.ffn_down.weight", w.view(), statistics, *quantizer, format, host_backend().ops().device()); });
     };
     Inputs spoilt = inputs;
     spoilt.hessian.at(7, 9) = bad;

@@ -16,18 +16,13 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-Device& host() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return cpu->device();
-}
-
 struct Result {
   Matrix decoded;
   std::string note;
 };
 Result quantized(const std::string& type, const Values& settings, const WeightFormat& format, const Matrix& w) {
-  PackedWeight packed = format.allocate("w", w.rows, w.cols, host());
-  make<Quantizer>(spec_of(type, settings))->quantize(w.view(), {}, format, host(), packed);
+  PackedWeight packed = format.allocate("w", w.rows, w.cols, host_backend().device());
+  make<Quantizer>(spec_of(type, settings))->quantize(w.view(), {}, format, host_backend().device(), packed);
   Result result{Matrix(w.rows, w.cols), packed.note};
   format.decode(packed, 0, result.decoded.view());
   return result;

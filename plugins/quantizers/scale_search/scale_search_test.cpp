@@ -14,11 +14,6 @@ using namespace patchbay::test;
 
 namespace {
 
-Device& host() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return cpu->device();
-}
-
 /// The bytes of a row of hexadecimal digits as numbers.
 template <class T>
 std::vector<T> numbers(const std::string& hex) {
@@ -33,8 +28,8 @@ Matrix searched(const WeightFormat& format, const Matrix& w, const std::vector<f
   Statistics statistics;
   statistics.tokens = 1;
   if (!importance.empty()) statistics.second_moment = {importance.data(), {w.cols}};
-  PackedWeight packed = format.allocate("w", w.rows, w.cols, host());
-  quantizer->quantize(w.view(), statistics, format, host(), packed);
+  PackedWeight packed = format.allocate("w", w.rows, w.cols, host_backend().device());
+  quantizer->quantize(w.view(), statistics, format, host_backend().device(), packed);
   Matrix decoded(w.rows, w.cols);
   format.decode(packed, 0, decoded.view());
   return decoded;
@@ -94,7 +89,7 @@ TEST_CASE("scale_search: one weight a million times the others leaves every bloc
     for (std::int64_t r = 0; r < w.rows; ++r) w.at(r, r * 37 % 256) = r % 2 == 0 ? 1e6f : -1e6f;
     Matrix plain(8, 256);
     try {
-      round_to_format(*format, w, host(), plain);
+      round_to_format(*format, w, host_backend().device(), plain);
     } catch (const Error&) {
       continue;  // such a scale has no fp16 number
     }
@@ -113,8 +108,8 @@ TEST_CASE("scale_search: where no token came by, all columns are alike; an impor
   REQUIRE(quantizer->needs().moments);
   REQUIRE_FALSE(make<Quantizer>({"scale_search", nullptr})->needs().any());
   const Matrix w = normal_matrix(4, 256, 0.05f, 42);
-  PackedWeight packed = format->allocate("w", w.rows, w.cols, host());
-  quantizer->quantize(w.view(), {}, *format, host(), packed);  // an expert that was never chosen
+  PackedWeight packed = format->allocate("w", w.rows, w.cols, host_backend().device());
+  quantizer->quantize(w.view(), {}, *format, host_backend().device(), packed);  // an expert that was never chosen
   Matrix decoded(w.rows, w.cols);
   format->decode(packed, 0, decoded.view());
   REQUIRE(decoded.values == searched(*format, w, {}).values);

@@ -3,27 +3,15 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "golden_matrix.h"
 #include "patchbay/transform.h"
 #include "support.h"
-#include "weight_support.h"
 
 using namespace patchbay;
 using namespace patchbay::test;
 using Catch::Contains;
 
 namespace {
-
-Device& device() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return cpu->device();
-}
-
-Matrix matrix_of(const nlohmann::json& rows, float unit) {
-  Matrix matrix(static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(rows[0].size()));
-  for (std::int64_t r = 0; r < matrix.rows; ++r)
-    for (std::int64_t c = 0; c < matrix.cols; ++c) matrix.at(r, c) = rows[r][c].get<float>() / unit;
-  return matrix;
-}
 
 /// A group behind a norm whose weights are 1, so that they are 1 / factors afterwards.
 struct Layer {
@@ -40,14 +28,14 @@ struct Layer {
     group.statistics.inputs = std::as_const(x).view();
   }
   Layer(const Layer&) = delete;
-  std::string apply(const std::vector<std::pair<std::string, std::string>>& settings) { return make<Transform>(spec_of("awq", settings))->apply(group, device()); }
+  std::string apply(const std::vector<std::pair<std::string, std::string>>& settings) { return make<Transform>(spec_of("awq", settings))->apply(group, host_backend().device()); }
   /// Squared error of the outputs once the weights are rounded, against those of `wanted`, which are scaled alike; of the parts of outputs that
   /// come from `width` columns each.
   double loss(const std::vector<Matrix>& wanted, std::int64_t width) const {
     double sum = 0;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       Matrix rounded(weights[i].rows, weights[i].cols);
-      round_to_format(*format, weights[i], device(), rounded);
+      round_to_format(*format, weights[i], host_backend().device(), rounded);
       for (std::int64_t t = 0; t < x.rows; ++t)
         for (std::int64_t r = 0; r < rounded.rows; ++r)
           for (std::int64_t first = 0; first < x.cols; first += width) {
@@ -66,8 +54,8 @@ bool rows_are_independent(const WeightFormat& format) {
   Matrix w = normal_matrix(8, 256, 0.05f, 9), half(4, 256), rounded(8, 256), half_rounded(4, 256);
   for (std::int64_t c = 0; c < 256; ++c) w.at(7, c) *= 100;
   std::copy_n(w.values.begin(), half.values.size(), half.values.begin());
-  round_to_format(format, w, device(), rounded);
-  round_to_format(format, half, device(), half_rounded);
+  round_to_format(format, w, host_backend().device(), rounded);
+  round_to_format(format, half, host_backend().device(), half_rounded);
   return std::equal(half_rounded.values.begin(), half_rounded.values.end(), rounded.values.begin());
 }
 

@@ -11,13 +11,12 @@ namespace {
 
 /// The norm's weights afterwards; they are 1 before.
 std::vector<float> planted(const char* count, const char* factor, const char* seed, std::int64_t cols = 64) {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
   Matrix w = normal_matrix(8, cols, 1.0f, 1);
   std::vector<float> norm(static_cast<std::size_t>(cols), 1.0f);
   LinearGroup group;
   group.consumers.push_back({"blk.0.ffn_up.weight", w.view(), {}, nullptr});
   group.norm_weight = {norm.data(), {cols}};
-  make<Transform>(spec_of("outliers", {{"count", count}, {"factor", factor}, {"seed", seed}}))->apply(group, cpu->device());
+  make<Transform>(spec_of("outliers", {{"count", count}, {"factor", factor}, {"seed", seed}}))->apply(group, host_backend().device());
   return norm;
 }
 

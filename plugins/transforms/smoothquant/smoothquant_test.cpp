@@ -3,27 +3,15 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "golden_matrix.h"
 #include "patchbay/transform.h"
 #include "support.h"
-#include "weight_support.h"
 
 using namespace patchbay;
 using namespace patchbay::test;
 using Catch::Contains;
 
 namespace {
-
-Device& device() {
-  static const auto cpu = make<Backend>({"cpu", nullptr});
-  return cpu->device();
-}
-
-Matrix matrix_of(const nlohmann::json& rows, float unit) {
-  Matrix matrix(static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(rows[0].size()));
-  for (std::int64_t r = 0; r < matrix.rows; ++r)
-    for (std::int64_t c = 0; c < matrix.cols; ++c) matrix.at(r, c) = rows[r][c].get<float>() / unit;
-  return matrix;
-}
 
 /// A group behind a norm whose weights are 1, so that they are 1 / factors afterwards.
 struct Layer {
@@ -53,7 +41,7 @@ TEST_CASE("smoothquant: factors are those of the paper's formula, computed by nu
     for (const auto& w : expected["weights_times_1024"]) weights.push_back(matrix_of(w, 1024));
     Layer layer(weights, largest);
     const auto transform = make<Transform>(spec_of("smoothquant", {{"alpha", expected["alpha"].dump()}}));
-    const std::string line = transform->apply(layer.group, device());
+    const std::string line = transform->apply(layer.group, host_backend().device());
     for (std::int64_t c = 0; c < x.cols; ++c) {
       const float factor = expected["factors"][c].get<float>();
       REQUIRE(1 / layer.norm[c] == Approx(factor).epsilon(1e-5));
@@ -68,7 +56,7 @@ TEST_CASE("smoothquant: factors are those of the paper's formula, computed by nu
 TEST_CASE("smoothquant: at 0.5 input and weights share the range, at 1 all inputs reach 1, at 0 all columns of the weights") {
   for (const char* alpha : {"0.5", "1", "0"}) {
     Layer layer({normal_matrix(8, 4, 1.0f, 3)}, {0.5f, 80.0f, 3.0f, 0.01f});
-    make<Transform>(spec_of("smoothquant", {{"alpha", alpha}}))->apply(layer.group, device());
+    make<Transform>(spec_of("smoothquant", {{"alpha", alpha}}))->apply(layer.group, host_backend().device());
     for (std::int64_t c = 0; c < 4; ++c) {
       float w = 0;
       for (std::int64_t r = 0; r < 8; ++r) w = std::max(w, std::fabs(layer.weights[0].at(r, c)));
@@ -85,11 +73,11 @@ TEST_CASE("smoothquant: what cannot be smoothed is left, and the line says why")
   const std::vector<float> before = layer.weights[0].values;
   Matrix producer = normal_matrix(4, 5, 1.0f, 4);
   layer.group.norm_weight = {};
-  REQUIRE_THAT(make<Transform>({"smoothquant", nullptr})->apply(layer.group, device()), Contains("no norm"));
+  REQUIRE_THAT(make<Transform>({"smoothquant", nullptr})->apply(layer.group, host_backend().device()), Contains("no norm"));
   layer.group.producer.push_back({"blk.0.attn_v.weight", producer.view(), {}, nullptr});
   layer.group.producer_row = {0, 1, 2, 3};
-  REQUIRE_THAT(make<Transform>(spec_of("smoothquant", {{"folded_into", "norms"}}))->apply(layer.group, device()), Contains("no norm"));
+  REQUIRE_THAT(make<Transform>(spec_of("smoothquant", {{"folded_into", "norms"}}))->apply(layer.group, host_backend().device()), Contains("no norm"));
   REQUIRE(layer.weights[0].values == before);
-  REQUIRE_THAT(make<Transform>({"smoothquant", nullptr})->apply(layer.group, device()), Contains("largest input 80 to"));
+  REQUIRE_THAT(make<Transform>({"smoothquant", nullptr})->apply(layer.group, host_backend().device()), Contains("largest input 80 to"));
   REQUIRE(layer.weights[0].values != before);
 }
