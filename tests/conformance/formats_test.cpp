@@ -147,6 +147,37 @@ TEST_CASE("formats: decode gives exactly what rounding promised, near the weight
   }
 }
 
+TEST_CASE("formats: tiles share no byte, and only the first says something: several threads may pack them") {
+  for (const auto& format : all_formats()) {
+    INFO(format->label());
+    const Matrix w = normal_matrix(kRows, 1024, 0.05f, 3);
+    const std::int64_t width = format->tile_columns(w.cols);
+    PackedWeight packed = format->allocate("w", w.rows, w.cols, host_backend().device());
+    const auto parts = format->layout(w.rows, w.cols);
+    std::vector<std::vector<std::int64_t>> owners;  // by part and byte: the tile that wrote it
+    for (const auto& part : parts) owners.emplace_back(static_cast<std::size_t>(part.bytes()), -1);
+    for (std::int64_t first = 0; first < w.cols; first += width) {
+      const auto grid = format->fit(View<const float, 2>(w.values.data() + first, {w.rows, width}, {w.cols, 1}), {});
+      std::vector<std::int32_t> codes(static_cast<std::size_t>(w.rows * width));
+      std::vector<float> decoded(static_cast<std::size_t>(w.rows));
+      for (std::int64_t c = 0; c < width; ++c)
+        grid->round(c, {&w.values[first + c], {w.rows}, {w.cols}}, {&codes[c], {w.rows}, {width}}, {decoded.data(), {w.rows}});
+      for (const int before : {0x00, 0xff}) {
+        for (std::size_t p = 0; p < parts.size(); ++p) std::memset(packed.parts[p].data, before, owners[p].size());
+        packed.note.clear();
+        format->pack(*grid, first, View<const std::int32_t, 2>(codes.data(), {w.rows, width}), packed);
+        if (first > 0) REQUIRE(packed.note.empty());
+        for (std::size_t p = 0; p < parts.size(); ++p)
+          for (std::size_t i = 0; i < owners[p].size(); ++i) {
+            if (static_cast<const std::uint8_t*>(packed.parts[p].data)[i] == before) continue;
+            REQUIRE((owners[p][i] == -1 || owners[p][i] == first));
+            owners[p][i] = first;
+          }
+      }
+    }
+  }
+}
+
 TEST_CASE("formats: any range of rows decodes as the whole does") {
   for (const auto& format : all_formats()) {
     INFO(format->label());

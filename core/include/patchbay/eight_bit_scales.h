@@ -9,6 +9,7 @@
 #include "patchbay/rounded_inputs.h"
 #include "patchbay/statistics.h"
 #include "patchbay/tensor.h"
+#include "patchbay/weight_format.h"
 
 namespace patchbay {
 
@@ -54,6 +55,13 @@ inline float static_scale(const Statistics& statistics, float largest_code) {
   float largest = 0;
   for (std::int64_t c = 0; c < statistics.largest.shape[0]; ++c) largest = std::max(largest, statistics.largest[c]);
   return usable_scale(largest, largest_code);
+}
+
+/// Keeps it in `part` of a weight whose tile at first_column is packed; and says so where there is none.
+inline void store_static_scale(float scale, std::int64_t first_column, const TensorRef& part, PackedWeight& out) {
+  if (first_column != 0) return;  // once, as other threads pack other tiles
+  part.as<float, 1>()[0] = scale;
+  if (scale == 0) out.say("no calibration token came by: its inputs are rounded token by token");
 }
 
 /// A rounding by the scale that is stored with a weight; by token where that is 0.

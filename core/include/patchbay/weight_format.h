@@ -31,7 +31,9 @@ struct PackedWeight {
   std::int64_t rows = 0, cols = 0;
   std::vector<TensorRef> parts;
   std::shared_ptr<const void> storage;  ///< keeps the bytes alive
-  std::string note;  ///< what the quantizer has to say of it, one line for the record: "damped by 0.04"
+  std::string note;  ///< what there is to say of it, one line for the record: "damped by 0.04"; see say()
+
+  void say(std::string_view line) { note.append(note.empty() ? "" : ", ").append(line); }
 };
 
 /// The numbers that one tile of a weight can be rounded to. A tile is all R rows by tile_columns() columns; its scales are
@@ -83,7 +85,8 @@ class PATCHBAY_API WeightFormat {
   virtual std::int64_t tile_columns(std::int64_t cols) const = 0;
   /// The grid for one tile (R, tile_columns). A format without a better way to search takes the covering scales all the same.
   virtual std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions& options) const = 0;
-  /// Stores the codes (R, tile_columns) of the tile that begins at first_column, and its grid's parameters.
+  /// Stores the codes (R, tile_columns) of the tile that begins at first_column, and its grid's parameters. Several threads may pack the tiles
+  /// of one weight: no byte belongs to two of them, and what there is one of for the whole weight (a note, too) comes with the first.
   virtual void pack(const Grid& grid, std::int64_t first_column, View<const std::int32_t, 2> codes, PackedWeight& out) const = 0;
   /// Rows first_row .. first_row + out.shape[0] as floats: the definition of what the codes mean.
   virtual void decode(const PackedWeight& w, std::int64_t first_row, View<float, 2> out) const = 0;

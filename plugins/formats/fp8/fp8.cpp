@@ -116,9 +116,7 @@ class Fp8 final : public WeightFormat, public RoundsInputs {
       for (std::int64_t c = 0; c < codes.shape[1]; ++c) row_of(out, r)[first_column + c] = static_cast<std::uint8_t>(codes(r, c));
       scale_at(out, r, first_column) = scales[r];
     }
-    if (!is_static()) return;
-    out.parts[2].as<float, 1>()[0] = input_scale_;
-    if (input_scale_ == 0) out.note = "no calibration token came by: its inputs are rounded token by token";
+    if (is_static()) store_static_scale(input_scale_, first_column, out.parts[2], out);
   }
 
   /// (P1)

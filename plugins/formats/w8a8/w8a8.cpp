@@ -83,9 +83,7 @@ class W8A8 final : public WeightFormat, public RoundsInputs {
     for (std::int64_t r = 0; r < out.rows; ++r)
       for (std::int64_t c = 0; c < codes.shape[1]; ++c) codes_of(out)(r, first_column + c) = static_cast<std::int8_t>(codes(r, c));
     for (std::int64_t i = 0; i < scales_of(out).shape[0]; ++i) scales_of(out)[i] = scales[i];
-    if (!is_static()) return;
-    out.parts[2].as<float, 1>()[0] = input_scale_;
-    if (input_scale_ == 0) out.note = "no calibration token came by: its inputs are rounded token by token";
+    if (is_static()) store_static_scale(input_scale_, first_column, out.parts[2], out);
   }
 
   /// (W1)

@@ -84,7 +84,7 @@ class Rounding {
     order_ = hessian.order();
     copy_columns();
     factorise(hessian);
-    if (statistics.tokens > 0 && statistics.tokens < cols_) say("fewer tokens (" + std::to_string(statistics.tokens) + ") than columns");
+    if (statistics.tokens > 0 && statistics.tokens < cols_) out_.say("fewer tokens (" + std::to_string(statistics.tokens) + ") than columns");
     if (params_.mse) weigh(hessian);
     fixed_ = params_.static_groups || (params_.desc_act && !stores_order());
     if (fixed_) fit_all();
@@ -100,7 +100,6 @@ class Rounding {
   float* column(std::int64_t turn) { return columns_.data() + turn * rows_; }
   /// Where the codes of a turn are stored: with fixed scales in the column's own place, else in the order of rounding.
   std::int64_t place(std::int64_t turn) const { return fixed_ ? order_[turn] : turn; }
-  void say(const std::string& line) { out_.note += (out_.note.empty() ? "" : ", ") + line; }
 
   /// Columns lie in one piece, in the order of their turns: all below goes column by column.
   void copy_columns() {
@@ -126,9 +125,9 @@ class Rounding {
       throw Error("gptq", "the Hessian of this layer's inputs is not positive definite however it is damped", {}, "give other calibration samples");
     char text[64];
     std::snprintf(text, sizeof text, "damping %g", damping);
-    say(text);
-    if (damping != params_.damp_percent) say("raised until the Hessian had a factor");
-    if (hessian.known() && hessian.dead_columns() > 0) say("dead columns " + std::to_string(hessian.dead_columns()));
+    out_.say(text);
+    if (damping != params_.damp_percent) out_.say("raised until the Hessian had a factor");
+    if (hessian.known() && hessian.dead_columns() > 0) out_.say("dead columns " + std::to_string(hessian.dead_columns()));
   }
 
   /// (G6)
@@ -144,7 +143,7 @@ class Rounding {
   bool stores_order() {
     if (width_ == cols_) return false;
     if (format_.store_column_order({order_.data(), {cols_}}, out_)) return true;
-    say("scales fitted beforehand, since " + format_.label() + " keeps no order of columns");
+    out_.say("scales fitted beforehand, since " + format_.label() + " keeps no order of columns");
     return false;
   }
 

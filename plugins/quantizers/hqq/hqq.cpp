@@ -148,7 +148,7 @@ class Hqq final : public Quantizer {
     });
     std::int64_t sum = 0;
     for (const std::int64_t groups : moved) sum += groups;
-    out.note = std::to_string(100 * sum / (tiles * w.shape[0])) + "% of the groups moved";
+    out.say(std::to_string(100 * sum / (tiles * w.shape[0])) + "% of the groups moved");
   }
 
  private:
