@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs the experiments that docs/ablations/*.md speak of and writes their tables there, between `<!-- table NAME -->` and
-`<!-- /table -->`, where NAME is that of configs/ablations/NAME.yaml. `<!-- table NAME --by-kind -->` gives `patchbay report` that option.
+`<!-- /table -->`, where NAME is that of configs/ablations/NAME.yaml. `<!-- table NAME --by-kind -->` gives `patchbay report` that option, and
+`<!-- table NAME against RUN -->` is the table of `patchbay report --against RUN`; a page may have several tables of one experiment.
 
 Like the results of plugins' READMEs (update_readmes.py), a table ends in a digest of its YAML and of itself, so that --check finds a changed
 experiment or figure without running anything.
@@ -12,13 +13,14 @@ import argparse
 import json
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from update_readmes import ROOT, digest_of  # noqa: E402
 
-BLOCK = re.compile(r"(<!-- table ([a-z0-9_]+)((?: --[a-z-]+)*) -->\n)(.*?)(<!-- /table -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- table ([a-z0-9_]+)((?: --[a-z-]+)*(?: against [^\n]+?)?) -->\n)(.*?)(<!-- /table -->)", re.DOTALL)
 
 
 def pages() -> dict[pathlib.Path, str]:
@@ -27,6 +29,12 @@ def pages() -> dict[pathlib.Path, str]:
 
 def experiments() -> list[str]:
     return sorted(yaml.stem for yaml in (ROOT / "configs/ablations").glob("*.yaml"))
+
+
+def options_of(words: str) -> list[str]:
+    """What a marker's words after the name ask of `patchbay report`: " against a, b" is --against "a, b"."""
+    flags, _, run = words.partition(" against ")
+    return flags.split() + (["--against", run] if run else [])
 
 
 def output_of(program: pathlib.Path, *arguments) -> str:
@@ -52,7 +60,7 @@ def table_of(program: pathlib.Path, name: str, options: list[str]) -> str:
     output_of(program, "run", config, "--out", folder, "--resume", "--quiet")
     report = json.loads(output_of(program, "report", folder, "--json"))
     made = report["records"][0]["environment"]
-    then = f", then `patchbay report {folder} {' '.join(options)}`" if options else ""
+    then = f", then `patchbay report {folder} {shlex.join(options)}`" if options else ""
     body = (f"{report['sources'][0]['note']}\n\n{output_of(program, 'report', folder, '--markdown', *options)}\n\n"
             f"By `scripts/update_ablations.py {name}`, which is `patchbay run {config} --out {folder}`{then}; {made['cpu']}, "
             f"{made['threads']} threads, commit {made['commit'][:12]}, {made['started'][:10]}.")
@@ -80,13 +88,13 @@ def main() -> int:
     if arguments.check:
         print("\n".join(faults()), end="\n" if faults() else "")
         return 1 if faults() else 0
-    known = [block[2] for text in pages().values() for block in BLOCK.finditer(text)]
+    known = sorted({block[2] for text in pages().values() for block in BLOCK.finditer(text)})
     if unknown := set(arguments.names) - set(known):
         sys.exit(f"update_ablations.py: {', '.join(sorted(unknown))}: no such table in docs/ablations; there are: {', '.join(known)}")
 
     def renewed(block: re.Match) -> str:
         wanted = not arguments.names or block[2] in arguments.names
-        return f"{block[1]}{table_of(arguments.program, block[2], block[3].split())}{block[5]}" if wanted else block[0]
+        return f"{block[1]}{table_of(arguments.program, block[2], options_of(block[3]))}{block[5]}" if wanted else block[0]
     for page, text in pages().items():
         page.write_text(BLOCK.sub(renewed, text), encoding="utf-8")
     return 0

@@ -72,7 +72,12 @@ struct PlanOptions { std::string file; std::vector<std::string> assignments; boo
 struct RunOptions { std::string file; std::vector<std::string> assignments; std::string out; bool resume = false, dry_run = false, quiet = false, recalibrate = false, json = false; int threads = 0; };
 struct CalibrateOptions { int threads = 0; std::string out; bool json = false; };   ///< threads 0: all cores
 struct NewOptions { std::string kind, name, dir = "plugins"; };
-struct ReportOptions { std::vector<std::string> folders; std::string csv, html; bool json = false, markdown = false, by_kind = false; };
+struct ReportOptions {
+  std::vector<std::string> folders;
+  std::string csv, html;
+  std::optional<std::string> against;  ///< the run, or the setting, that takes the baseline's place
+  bool json = false, markdown = false, by_kind = false;
+};
 struct DiffOptions { std::string first, second; bool json = false; };   ///< each FOLDER or FOLDER:RUN
 struct BisectOptions {
   std::string first, second;             ///< configurations: see configuration.h

@@ -52,7 +52,10 @@ void add_report(CLI::App& app, Outcome& outcome) {
                        path(command, "--html", options.html, "Write a page with tables and plots that needs nothing else to this file");
                        CLI::Option* json = json_flag(command, options.json);
                        command.add_flag("--markdown", options.markdown, "Print the table as Markdown")->excludes(json);
-                       command.add_flag("--by-kind", options.by_kind, "Each run once for each kind of prompt, with what was decoded of that kind");
+                       CLI::Option* by_kind = command.add_flag("--by-kind", options.by_kind, "Each run once for each kind of prompt, with what was decoded of that kind");
+                       command.add_option("--against", options.against, "RUN: each run's quality against this run's instead of the baseline's, paired by token")
+                           ->excludes(by_kind);
+                       command.footer(std::string("RUN is ") + kRunForms + ".\nA label that several runs have stands for a setting: each run is then put against the one that has it and the same other labels.");
                      }, report);
 }
 

@@ -1,6 +1,7 @@
 // patchbay report FOLDER...: the table of an experiment, or of several in one, made again from their records.
 //
 // --json: {"sources": [{"folder", "note", "planned", "left_out"}], "records": [{"folder", ..the record}]}.
+// With --against each record has "against": {"words", "run", "hash", "scores"} too, and metrics against_NAME.
 #include "experiment/report.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "experiment/against.h"
 #include "experiment/record_set.h"
 #include "json_text.h"
 #include "report_files.h"
@@ -36,6 +38,7 @@ int report(const ReportOptions& options) {
   check_targets(options.csv, options.html);
   auto set = read_report_set(options.folders);
   if (options.by_kind) set = by_kind(set);
+  if (options.against) set = against(set, *options.against);
   if (!options.csv.empty()) write_csv(set, options.csv);
   if (!options.html.empty())
     if (const auto remark = write_html(set, options.html); !remark.empty()) fmt::print(stderr, "{}: no plots. {}\n", options.html, remark);

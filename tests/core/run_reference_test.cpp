@@ -51,3 +51,24 @@ TEST_CASE("what fits several runs lists them, and what fits none lists all") {
   CHECK_THAT(refusal(","), Contains("no such run"));
   CHECK_THAT(refusal(""), Contains("no such run"));
 }
+
+TEST_CASE("labels of several runs put each run beside the one of them that has the run's other labels") {
+  const std::vector<NamedRun> runs = {run(1, "none", "none", "00"), run(2, "4", "fp16", "01"), run(3, "4", "int8", "02"),
+                                      run(4, "3", "fp16", "03"),    run(5, "3", "int8", "04"), run(6, "2", "q4, g64", "05")};
+  const auto partners = [&](const std::string& wanted) {
+    std::string text;
+    for (const auto& partner : find_partners(wanted, runs, "results")) text += partner ? std::to_string(runs[*partner].number) : "-";
+    return text;
+  };
+  CHECK(partners("weights.bits=4") == "-2323-");
+  CHECK(partners("fp16") == "-2244-");
+  CHECK(partners("fp16, weights.bits=3") == "444444");
+  CHECK(partners("none") == "111111");
+  CHECK(partners("q4, g64") == "666666");
+  CHECK(partners("5") == "555555");
+  CHECK(partners("04") == "555555");
+  CHECK_THAT(test::message_of([&] { partners("0"); }), Contains("no such run"));
+  auto twice = runs;
+  twice.push_back(run(7, "4", "fp16", "06"));
+  CHECK_THAT(test::message_of([&] { find_partners("weights.bits=4", twice, "results"); }), Contains("results: 3 runs fit"));
+}

@@ -132,6 +132,30 @@ TEST_CASE("report of nothing is one line of error") {
   CHECK_THAT(result.out, Contains("/nowhere: no such file or folder"));
 }
 
+TEST_CASE("report --against puts each run beside the one that is named, as diff does") {
+  const auto& out = experiment().out;
+  const auto report = "report " + out + " --against weights.format.bits=4";
+  const auto json = Json::parse(patchbay_run(report + " --json").out);
+  CHECK(json["records"].size() == 4);
+  const auto& record = json["records"][3];
+  CHECK(record["against"]["run"] == "weights.format.bits=4");
+  const auto pair = Json::parse(patchbay_run("diff '" + out + ":weights.format.bits=4' '" + out + ":weights.format.bits=2' --json").out);
+  const auto& metrics = record["metrics"];
+  CHECK(std::log(metrics["against_perplexity_ratio"].get<double>()) == Approx(pair["paired"]["nll_difference"].get<double>()));
+  CHECK(std::log(metrics["against_perplexity_ratio_ci"][1].get<double>()) == Approx(pair["paired"]["nll_difference_ci"][1].get<double>()));
+  const auto kl = [&](std::size_t i) { return json["records"][i]["metrics"]["kl_nats"].get<double>(); };
+  CHECK(metrics["against_kl_nats"].get<double>() == Approx(kl(3) - kl(2)));
+  CHECK(metrics["against_kl_nats_ci"][0].get<double>() < metrics["against_kl_nats"].get<double>());
+  const auto page = experiment().place / "against.html";
+  CHECK_THAT(patchbay_run(report + " --markdown --html " + page).out, Contains("| against bits=4 |") && Contains("| KL against bits=4 |"));
+  CHECK_THAT(test::read_file(page), Contains("KL against<br>bits=4") && Contains("Against bits=4: the run paired by token"));
+  CHECK_THAT(patchbay_run(report).out, Contains("Against bits=4"));
+  const auto unknown = patchbay_run("report " + out + " --against 7");
+  CHECK(unknown.code == 1);
+  CHECK_THAT(unknown.out, Contains("--against 7: no such run; allowed: 1: weights.format.bits=none") && Contains("weights.format.bits=2 ("));
+  CHECK_THAT(patchbay_run(report + " --by-kind").out, Contains("--against"));
+}
+
 TEST_CASE("diff sets two runs side by side and pairs them token by token") {
   const auto& out = experiment().out;
   const auto json = Json::parse(patchbay_run("diff " + out + " '" + out + ":weights.format.bits=2' --json").out);

@@ -1,8 +1,12 @@
 """The texts of the repository hold together: links lead somewhere, and every plugin's folder is a lesson."""
 
+import contextlib
+import io
+import json
 import pathlib
 import re
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -53,6 +57,30 @@ class Ablations(unittest.TestCase):
         self.assertTrue(update_ablations.is_generated(block[2], block[4]))
         self.assertFalse(update_ablations.is_generated(block[2], block[4].replace("commit", "comit")))
         self.assertFalse(update_ablations.is_generated("kv_formats", block[4]))
+
+    def test_a_marker_says_which_run_a_table_stands_against(self):
+        def options_of(marker):
+            block = update_ablations.BLOCK.fullmatch(f"{marker}\nfigures\n<!-- /table -->")
+            self.assertEqual((block[2], block[4]), ("awq", "figures\n"))
+            return update_ablations.options_of(block[3])
+        self.assertEqual(options_of("<!-- table awq -->"), [])
+        self.assertEqual(options_of("<!-- table awq --by-kind -->"), ["--by-kind"])
+        self.assertEqual(options_of("<!-- table awq against plain -->"), ["--against", "plain"])
+        self.assertEqual(options_of("<!-- table awq against rtn, weights.format.bits=3 -->"), ["--against", "rtn, weights.format.bits=3"])
+        self.assertEqual([block[3] for block in update_ablations.BLOCK.finditer(
+            "<!-- table awq -->\n<!-- /table -->\n<!-- table awq against plain -->\n<!-- /table -->\n")], ["", " against plain"])
+
+    def test_a_table_against_a_run_is_that_report_of_the_program(self):
+        report = {"sources": [{"note": "a note"}], "records": [{"environment": {"cpu": "a CPU", "threads": 2, "commit": "0123456789abcdef", "started": "2026-11-30T12"}}]}
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            program = pathlib.Path(folder) / "program"
+            program.write_text("#!/usr/bin/env python3\nimport json, sys\nwords = sys.argv[1:]\n"
+                               f"print({json.dumps(report)!r} if '--json' in words else '' if words[0] == 'run' else json.dumps(words))\n", encoding="utf-8")
+            program.chmod(0o755)
+            table = update_ablations.table_of(program, "awq", ["--against", "scaled and clamped"])
+        self.assertIn('["report", "results/ablations/awq", "--markdown", "--against", "scaled and clamped"]', table)
+        self.assertIn("then `patchbay report results/ablations/awq --against 'scaled and clamped'`; a CPU, 2 threads, commit 0123456789ab, 2026-11-30", table)
+        self.assertTrue(update_ablations.is_generated("awq", table))
 
     def test_the_index_leads_to_each_page_and_each_page_asks_and_answers(self):
         index = (ROOT / "docs/ablations/README.md").read_text(encoding="utf-8")

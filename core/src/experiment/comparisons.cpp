@@ -66,14 +66,16 @@ void add_adjusted_p(std::vector<Json>& records) {
   std::map<std::string, double> family;
   const auto each = [&](auto visit) {
     for (auto& record : records) {
-      if (record.value("noise", false) || record.value("baseline", false)) continue;
+      const auto against = record.find("against");  // another run than the baseline, to which the baseline is one run among others
+      if (record.value("noise", false) || (record.value("baseline", false) && against == record.end())) continue;
       std::vector<std::string> names;
       for (const auto& [name, value] : record["metrics"].items())
         if (name.ends_with("_p") && value.is_number()) names.push_back(name);
       for (const auto& name : names) {
         const auto evaluation = record.value("evaluation", Json::object());
-        const bool of_text = name == "perplexity_ratio_p" && evaluation.contains("scores");
-        visit(record, name, name + " " + (of_text ? evaluation["scores"].dump() : record["hash"].dump()));
+        const bool of_text = (name == "perplexity_ratio_p" || name.starts_with("against_")) && evaluation.contains("scores");
+        const auto other = against == record.end() ? "" : " " + (*against)["scores"].dump();
+        visit(record, name, name + " " + (of_text ? evaluation["scores"].dump() + other : record["hash"].dump()));
       }
     }
   };

@@ -32,6 +32,10 @@ struct Blocks {
   std::optional<Interval> interval(std::uint64_t seed) const { return interval_of_mean(sums, counts, seed); }
 };
 
+void add_p(Json& metrics, const std::string& name, const Blocks& differences) {
+  if (const auto test = paired_test(differences.sums, differences.counts)) metrics[name + "_p"] = test->p;
+}
+
 /// Percentiles pass through a growing function unchanged.
 std::optional<Interval> exp_of(const std::optional<Interval>& interval) {
   if (!interval) return {};
@@ -61,12 +65,26 @@ void add_perplexity(Json& metrics, const TokenScores& scores, std::uint64_t seed
 void add_perplexity_ratio(Json& metrics, const TokenScores& scores, const TokenScores& baseline, std::uint64_t seed) {
   const auto difference = nll_difference(scores, baseline);
   add_interval(metrics, "perplexity_ratio", std::exp(difference.mean()), exp_of(difference.interval(seed)));
-  if (const auto test = paired_test(difference.sums, difference.counts)) metrics["perplexity_ratio_p"] = test->p;
+  add_p(metrics, "perplexity_ratio", difference);
 }
 
 void add_nll_difference(Json& metrics, const TokenScores& scores, const TokenScores& other, std::uint64_t seed) {
   const auto difference = nll_difference(scores, other);
   add_interval(metrics, "nll_difference", difference.mean(), difference.interval(seed));
+}
+
+void add_against(Json& metrics, const TokenScores& scores, const TokenScores& other, std::uint64_t seed) {
+  const auto nll = nll_difference(scores, other);
+  add_interval(metrics, "against_perplexity_ratio", std::exp(nll.mean()), exp_of(nll.interval(seed)));
+  add_p(metrics, "against_perplexity_ratio", nll);
+  if (scores.kl.empty() || other.kl.empty()) return;
+  const auto add = [&](const std::string& name, auto value) {
+    const Blocks difference(scores, [&](std::int64_t i) { return value(scores, i) - value(other, i); });
+    add_interval(metrics, name, difference.mean(), difference.interval(seed));
+    add_p(metrics, name, difference);
+  };
+  add("against_kl_nats", [](const TokenScores& of, std::int64_t i) { return double{of.kl[i]}; });
+  add("against_top1_agreement", [](const TokenScores& of, std::int64_t i) { return (of.top1[i] & TokenScores::kSame) ? 1.0 : 0.0; });
 }
 
 void add_divergence(Json& metrics, const TokenScores& scores, std::uint64_t seed) {

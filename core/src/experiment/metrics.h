@@ -21,6 +21,9 @@ PATCHBAY_API void add_perplexity(Json& metrics, const TokenScores& scores, std::
 PATCHBAY_API void add_perplexity_ratio(Json& metrics, const TokenScores& scores, const TokenScores& baseline, std::uint64_t seed);
 /// nll_difference: mean of scores - other in nats per token, paired in the same way.
 PATCHBAY_API void add_nll_difference(Json& metrics, const TokenScores& scores, const TokenScores& other, std::uint64_t seed);
+/// against_perplexity_ratio and, where both hold a divergence from the one baseline, the differences against_kl_nats and
+/// against_top1_agreement: scores by or less `other`, paired in the same way, each with its p-value of "they are equal".
+PATCHBAY_API void add_against(Json& metrics, const TokenScores& scores, const TokenScores& other, std::uint64_t seed);
 /// kl_nats, top1_agreement, flips. Needs scores that hold a divergence.
 PATCHBAY_API void add_divergence(Json& metrics, const TokenScores& scores, std::uint64_t seed);
 /// NAME: the median of the values; NAME_ci; NAME_values.

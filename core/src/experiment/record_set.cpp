@@ -205,19 +205,6 @@ void flatten(const Json& tree, const std::string& path, std::vector<std::pair<st
   for (const auto& [key, value] : tree.items()) flatten(value, path.empty() ? key : path + "." + key, leaves);
 }
 
-/// The records of one folder, as they may be named.
-std::vector<NamedRun> named_runs(const RecordSet& set) {
-  std::vector<NamedRun> runs;
-  for (std::size_t i = 0; i < set.records.size(); ++i) {
-    const auto& record = set.records[i];
-    NamedRun run{set.numbers[i], text_of(record["run"]), text_of(record["hash"]), {}, record.value("noise", false)};
-    const auto labels = record.value("labels", Json::object());  // named: items() does not keep it alive
-    for (const auto& [column, value] : labels.items()) run.labels.emplace_back(column, text_of(value));
-    runs.push_back(std::move(run));
-  }
-  return runs;
-}
-
 /// The baseline, or the only run there is.
 std::size_t default_run(const RecordSet& set, const std::string& folder) {
   const auto is_baseline = [](const Json& record) { return record.value("baseline", false); };
@@ -322,6 +309,18 @@ std::vector<Json> merged_records(const RecordSet& set) {
     records[i]["labels"] = labels;
   }
   return records;
+}
+
+std::vector<NamedRun> named_runs(const RecordSet& set) {
+  std::vector<NamedRun> runs;
+  for (std::size_t i = 0; i < set.records.size(); ++i) {
+    const auto& record = set.records[i];
+    NamedRun run{set.numbers[i], text_of(record["run"]), text_of(record["hash"]), {}, record.value("noise", false)};
+    const auto labels = record.value("labels", Json::object());  // named: items() does not keep it alive
+    for (const auto& [column, value] : labels.items()) run.labels.emplace_back(column, text_of(value));
+    runs.push_back(std::move(run));
+  }
+  return runs;
 }
 
 FoundRecord find_record(const std::string& reference) {

@@ -47,6 +47,10 @@ PATCHBAY_API RecordSet by_kind(const RecordSet& set);
 /// labels; a setting that another folder varies is filled in from the record's own configuration.
 PATCHBAY_API std::vector<Json> merged_records(const RecordSet& set);
 
+struct NamedRun;
+/// Each record as it may be named (run_reference.h).
+PATCHBAY_API std::vector<NamedRun> named_runs(const RecordSet& set);
+
 struct FoundRecord {
   Json record;
   std::string folder;

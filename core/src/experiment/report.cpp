@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "experiment/against.h"
 #include "experiment/comparisons.h"
 #include "experiment/cpu_load.h"
 #include "experiment/emulated.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr double kBoundless = 1000;  ///< half-widths and noise beyond it, in percent, are not shown as figures
 
-/// A column of the table: which metric, under which title, times what.
+/// A column of the table: which metric, under which title (@: what against_title says), times what.
 struct Column {
   const char* metric;
   const char* title;
@@ -32,8 +33,11 @@ constexpr const char* kBusy = "busy_share";
 constexpr Column kColumns[] = {
     {"perplexity", "perplexity"},
     {"perplexity_ratio", "against\nbaseline", 100, "%", -100},
+    {"against_perplexity_ratio", "against\n@", 100, "%", -100},
     {"kl_nats", "KL, 10^-3\nnats", 1e3},
+    {"against_kl_nats", "KL against\n@", 1e3},
     {"top1_agreement", "same\ntop-1", 100, "%"},
+    {"against_top1_agreement", "top-1\nagainst @", 100, "%"},
     {"bits_per_weight", "bits/\nweight"},
     {"kv_bytes_per_token", "KV B/\ntoken"},
     {"peak_rss_bytes", "peak\nMiB", 1.0 / (1 << 20)},
@@ -133,9 +137,9 @@ std::string comparisons_legend(std::span<const Json> records) {
   std::ptrdiff_t count = 0;
   for (const auto& record : records) count += tested(record);
   if (count == 0) return "";
-  return fmt::format("! a difference from the baseline that holds among the {} of this table: paired t-tests, p-values adjusted by Holm (1979), so that at most\n"
+  return fmt::format("! a difference {} that holds among the {} of this table: paired t-tests, p-values adjusted by Holm (1979), so that at most\n"
                      "  {:.0f} of 100 such tables have a wrong mark. Without it a difference may be chance, whatever its own interval says.\n",
-                     count, 100 * kFamilyError);
+                     is_against(records) ? "between two runs" : "from the baseline", count, 100 * kFamilyError);
 }
 
 /// The largest difference of a speed that the interval of the baseline's second measurement holds, in percent; less than 0: unknown.
@@ -184,8 +188,8 @@ std::string quality_legend(std::span<const Json> all) {
                        part("protocol"), counted(part("windows"), "window"), part("window"), part("first_scored"), part("bos"));
   };
   return fmt::format("Quality: {};\n"
-                     "  intervals (percentile bootstrap, 1000 resamples) resample blocks of 32 scored tokens, paired with the baseline.\n",
-                     each_once(records, scored, ";\n  or "));
+                     "  intervals (percentile bootstrap, 1000 resamples) resample blocks of 32 scored tokens, paired with {}.\n",
+                     each_once(records, scored, ";\n  or "), is_against(records) ? "the other run" : "the baseline");
 }
 
 std::string speed_legend(std::span<const Json> all) {
@@ -209,6 +213,13 @@ void name_noise_row(std::vector<std::string>& row, std::size_t sources) {
   constexpr const char* kAgain = "baseline again";
   if (sources < row.size()) row[sources] = kAgain;
   else row.back() += std::string(", ") + kAgain;
+}
+
+/// A figure's title, with what @ stands for.
+std::string title_of(const Column& column, std::span<const Json> records) {
+  std::string title = column.title;
+  if (const auto at = title.find('@'); at != std::string::npos) title.replace(at, 1, against_title(records));
+  return title;
 }
 
 /// A long dotted title stands on two lines.
@@ -286,7 +297,7 @@ std::string report_legend(std::span<const Json> all) {
   const auto runs = without_noise({all.begin(), all.end()});
   const std::span<const Json> records = runs.empty() ? all : std::span<const Json>(runs);
   const auto shown = [&](const char* metric) { return shows(all, metric); };
-  std::string text = "* the baseline. ± is half of a 95% interval.\n" + boundless_legend(all) + comparisons_legend(records) + noise_legend(all);
+  std::string text = "* the baseline. ± is half of a 95% interval.\n" + boundless_legend(all) + against_legend(records) + comparisons_legend(records) + noise_legend(all);
   if (shown("perplexity") || shown("kl_nats")) text += quality_legend(records);
   const auto is_rounded = [](const Json& record) { return metric_of(record, "kl_nats") && record_text(record, {"config", "activations"}) != "fp32"; };
   if (std::ranges::any_of(records, is_rounded))
@@ -319,7 +330,7 @@ ReportGrid report_grid(std::span<const Json> records) {
     grid.rows.push_back(std::move(row));
   }
   for (const auto* column : columns) {
-    grid.header.emplace_back(column->title);
+    grid.header.push_back(title_of(*column, records));
     const bool tested = std::ranges::any_of(records, [&](const Json& record) { return stands_out(record, column->metric).has_value(); });
     const bool with_interval = !column->paired || !shows(records, column->paired);
     for (std::size_t i = 0; i < records.size(); ++i)
@@ -357,7 +368,9 @@ std::string baseline_rule(const RecordSet& set) {
   for (const auto& record : set.records)
     if (is_baseline(record)) baselines.push_back(basis(record));
   const bool equal = std::ranges::all_of(baselines, [&](const Json& b) { return b == baselines[0]; });
-  return fmt::format("Each row is compared with the baseline (*) of its own folder; these {} have {}.\n", baselines.size(),
+  return fmt::format("Each row is compared with {}; these {} have {}.\n",
+                     is_against(set.records) ? "a run of its own folder, and by KL and top-1 with the baseline (*) there" : "the baseline (*) of its own folder",
+                     baselines.size(),
                      equal ? "the same settings, model and text"
                            : "different settings, model or text: compare columns that are relative to it within a folder only");
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "experiment/against.h"
 #include "experiment/record_set.h"
 #include "experiment/report.h"
 
@@ -59,6 +60,8 @@ std::string report_csv(const RecordSet& set) {
   const auto emulated = [](const Json& record) { return entry(record.value("environment", Json::object()), "emulated"); };
   const bool any_emulated = std::ranges::any_of(set.records, [&](const Json& record) { return !emulated(record).is_null(); });
   if (any_emulated) header.push_back("emulated");  // the device whose speeds are none of a GPU's
+  const bool any_against = is_against(set.records);
+  if (any_against) header.emplace_back("against");  // the run that against_NAME compares with
   std::string csv;
   add_line(csv, header);
   for (std::size_t i = 0; i < set.records.size(); ++i) {
@@ -76,6 +79,7 @@ std::string report_csv(const RecordSet& set) {
       for (const std::size_t end : {0, 1}) row.push_back(value.is_array() ? field(value[end]) : "");
     }
     if (any_emulated) row.push_back(field(emulated(record)));
+    if (any_against) row.push_back(field(record["against"]["run"]));
     add_line(csv, row);
   }
   return csv;

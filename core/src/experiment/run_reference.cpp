@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "utf8.h"
 
@@ -23,9 +24,13 @@ std::vector<std::string> parts_of(const std::string& text) {
   return parts;
 }
 
-/// A value of one of the run's columns, or COLUMN=VALUE.
+/// A column's value, or COLUMN=VALUE.
+bool is_label(const std::pair<std::string, std::string>& label, const std::string& text) {
+  return text == label.second || text == label.first + "=" + label.second;
+}
+
 bool has_label(const NamedRun& run, const std::string& text) {
-  return std::ranges::any_of(run.labels, [&](const auto& label) { return text == label.second || text == label.first + "=" + label.second; });
+  return std::ranges::any_of(run.labels, [&](const auto& label) { return is_label(label, text); });
 }
 
 /// A bare number is a run's number, whatever the labels are: "3" of a sweep over bits is the third run, "bits=3" the label. What is longer
@@ -40,6 +45,43 @@ bool has_labels(const NamedRun& run, const std::string& wanted) {
   if (has_label(run, wanted)) return true;  // a value may hold commas
   const auto parts = parts_of(wanted);
   return !parts.empty() && std::ranges::all_of(parts, [&](const auto& part) { return has_label(run, part); });
+}
+
+/// The columns in which the run has what `wanted` says.
+std::vector<std::string> columns_of(const NamedRun& run, const std::string& wanted) {
+  const auto parts = has_label(run, wanted) ? std::vector<std::string>{wanted} : parts_of(wanted);
+  std::vector<std::string> columns;
+  for (const auto& label : run.labels)
+    if (std::ranges::any_of(parts, [&](const auto& part) { return is_label(label, part); })) columns.push_back(label.first);
+  return columns;
+}
+
+std::map<std::string, std::string> labels_but(const NamedRun& run, const std::vector<std::string>& columns) {
+  std::map<std::string, std::string> labels(run.labels.begin(), run.labels.end());
+  for (const auto& column : columns) labels.erase(column);
+  return labels;
+}
+
+std::vector<std::size_t> those_that(std::span<const NamedRun> runs, auto fits) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (fits(runs[i])) found.push_back(i);
+  return found;
+}
+
+struct Fitting {
+  std::vector<std::size_t> runs;
+  bool by_labels = false;
+};
+
+/// All runs that `wanted` fits, by the first way to name a run that fits any.
+Fitting fitting_runs(const std::string& wanted, std::span<const NamedRun> runs) {
+  auto found = those_that(runs, [&](const NamedRun& run) { return wanted == run.name || wanted == run.hash; });
+  if (!found.empty()) return {std::move(found), false};
+  if (is_number(wanted)) return {those_that(runs, [&](const NamedRun& run) { return wanted == std::to_string(run.number); }), false};
+  found = those_that(runs, [&](const NamedRun& run) { return has_labels(run, wanted); });
+  if (!found.empty()) return {std::move(found), true};
+  return {those_that(runs, [&](const NamedRun& run) { return !wanted.empty() && run.hash.starts_with(wanted); }), false};
 }
 
 /// "bits=4": the label of that value as it can be typed.
@@ -63,26 +105,31 @@ std::string listed(std::span<const NamedRun> runs, std::span<const std::size_t> 
 }  // namespace
 
 std::size_t find_run(const std::string& wanted, std::span<const NamedRun> runs, const std::string& where) {
-  const auto fitting = [&](auto fits) {
-    std::vector<std::size_t> found;
-    for (std::size_t i = 0; i < runs.size(); ++i)
-      if (fits(runs[i])) found.push_back(i);
-    return found;
-  };
-  auto found = fitting([&](const NamedRun& run) { return wanted == run.name || wanted == run.hash; });
-  if (found.empty() && is_number(wanted)) {
-    found = fitting([&](const NamedRun& run) { return wanted == std::to_string(run.number); });
-  } else if (found.empty()) {
-    found = fitting([&](const NamedRun& run) { return has_labels(run, wanted); });
-    if (found.empty()) found = fitting([&](const NamedRun& run) { return !wanted.empty() && run.hash.starts_with(wanted); });
-  }
+  const auto found = fitting_runs(wanted, runs).runs;
   if (found.size() == 1) return found[0];
   if (found.size() > 1)
     throw Error(where, fmt::format("{} runs fit", found.size()), listed(runs, found), "give one of these numbers, or more labels, the whole name or a hash");
-  const auto labelled = is_number(wanted) ? fitting([&](const NamedRun& run) { return has_labels(run, wanted); }) : std::vector<std::size_t>();
+  const auto labelled = is_number(wanted) ? those_that(runs, [&](const NamedRun& run) { return has_labels(run, wanted); }) : std::vector<std::size_t>();
   const auto problem = labelled.empty() ? std::string("no such run")
                                         : "no run has this number; as a label it is written " + whole_label(runs[labelled[0]], wanted);
-  throw Error(where, problem, listed(runs, fitting([](const NamedRun&) { return true; })), fmt::format("give {}", kRunForms));
+  throw Error(where, problem, listed(runs, those_that(runs, [](const NamedRun&) { return true; })), fmt::format("give {}", kRunForms));
+}
+
+std::vector<std::optional<std::size_t>> find_partners(const std::string& wanted, std::span<const NamedRun> runs, const std::string& where) {
+  const auto found = fitting_runs(wanted, runs);
+  if (!found.by_labels || found.runs.size() == 1) return std::vector<std::optional<std::size_t>>(runs.size(), find_run(wanted, runs, where));
+  const auto several_fit = [&] { find_run(wanted, runs, where); };  // throws, with a list of them
+  const auto columns = columns_of(runs[found.runs[0]], wanted);
+  for (const std::size_t i : found.runs)
+    if (columns_of(runs[i], wanted) != columns) several_fit();
+  std::vector<std::optional<std::size_t>> partners(runs.size());
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    for (const std::size_t other : found.runs) {
+      if (labels_but(runs[i], columns) != labels_but(runs[other], columns)) continue;
+      if (partners[i]) several_fit();
+      partners[i] = other;
+    }
+  return partners;
 }
 
 }  // namespace patchbay

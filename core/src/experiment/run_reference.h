@@ -2,6 +2,7 @@
 /// How a run is named wherever one is asked for (diff, tokens, bisect): the same words, whether it is planned or finished.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,5 +29,10 @@ inline constexpr const char* kRunForms = "a run's number in `plan`, a label that
 /// its hash.
 /// @throws Error at `where` that lists the runs there are, or those that `wanted` fits.
 PATCHBAY_API std::size_t find_run(const std::string& wanted, std::span<const NamedRun> runs, const std::string& where);
+
+/// For each run the index of the one that it stands against. Where `wanted` names one run, that one for all. Where it is labels that several
+/// runs have, a setting: of these the run that has its labels in all other columns; nothing where there is none.
+/// @throws Error as find_run does; also where several runs fit in different columns, or with the same labels.
+PATCHBAY_API std::vector<std::optional<std::size_t>> find_partners(const std::string& wanted, std::span<const NamedRun> runs, const std::string& where);
 
 }  // namespace patchbay
