@@ -103,26 +103,52 @@ std::vector<std::string> formats_with(const Settings& parameters) {
   return found;
 }
 
-/// Parameters without the format that they are of: those that have them are of more help than that `type` is missing.
-PluginSpec format_spec(const Settings& given) {
-  if (given.kind != Settings::Kind::map || given.find("type") != nullptr || given.entries.empty())
-    return Registry::instance().without_alias("formats", plugin_spec(given, "format"));
-  const auto candidates = formats_with(given);
-  std::string keys;
-  for (const auto& [key, value] : given.entries) keys += (keys.empty() ? "" : ", ") + printable(key);
-  if (candidates.empty()) throw Error(join_where(given.where, "type"), "missing key, and no format has " + keys, joined(Registry::instance().names("formats")));
-  throw Error(join_where(given.where, "type"), "missing key: of which format is " + keys, joined(candidates),
-              "name it, and the quantizer that writes it: weights.quantizer=rtn weights.format.type=" + candidates.front());
+/// Of one type, what `own` does not state is as in `inherited`.
+PluginSpec inheriting(const PluginSpec& own, const PluginSpec& inherited) {
+  if (own.type != inherited.type || !inherited.settings) return own;
+  Settings merged = own.settings ? *own.settings : Settings();
+  merged.kind = Settings::Kind::map;
+  for (const auto& entry : inherited.settings->entries)
+    if (!merged.find(entry.first)) merged.entries.push_back(entry);
+  return {own.type, std::make_shared<const Settings>(std::move(merged))};
+}
+
+/// Parameters of no format that is known: those that have them are of more help than that `type` is missing.
+[[noreturn]] void refuse_without_type(const Settings& given, const WeightRule& inherited, const std::vector<std::string>& candidates) {
+  std::string keys, stated;
+  for (const auto& [key, value] : given.entries) {
+    keys += (keys.empty() ? "" : ", ") + printable(key);
+    stated += ", " + printable(key) + ": " + (value.kind == Settings::Kind::scalar ? printable(value.text) : "...");
+  }
+  const std::string where = join_where(given.where, "type"), &other = inherited.format.type;
+  if (candidates.empty()) throw Error(where, "missing key, and no format has " + keys, joined(Registry::instance().names("formats")));
+  const bool in_weights = inherited.match.empty() && other.empty();
+  const std::string quantizer = keeps_stored(inherited.quantizer) ? ", and the quantizer that writes it: quantizer: rtn, " : ": ";
+  throw Error(where, "missing key: of which format is " + keys + (other.empty() ? "" : "? Not of weights.format, " + other), joined(candidates),
+              in_weights ? "name it, and the quantizer that writes it: weights.quantizer=rtn weights.format.type=" + candidates.front()
+                         : "name it" + quantizer + "format: {type: " + candidates.front() + stated + "}");
+}
+
+/// What a rule, a candidate or weights itself (which inherits nothing) states of a format. Without a type the parameters are of the inherited one.
+PluginSpec format_spec(const Settings& given, const WeightRule& inherited) {
+  Registry& registry = Registry::instance();
+  const bool stated = given.kind != Settings::Kind::map || given.find("type") != nullptr || given.entries.empty();
+  if (!stated) {
+    const auto candidates = formats_with(given);
+    if (std::ranges::find(candidates, inherited.format.type) == candidates.end()) refuse_without_type(given, inherited, candidates);
+  }
+  return inheriting(registry.without_alias("formats", plugin_spec(given, "format", stated ? "" : inherited.format.type)), inherited.format);
 }
 
 /// What the entry states of quantizer and format; the rest stays as it is in `rule`.
 void read_quantizer_and_format(SettingsReader& reader, WeightRule& rule) {
-  const std::string before = rule.quantizer.type;
+  const PluginSpec before = rule.quantizer;
   reader.plugin("quantizer", rule.quantizer, "quantizers", {});
+  rule.quantizer = inheriting(rule.quantizer, before);
   const Settings* format = reader.take("format");
-  if (format != nullptr) rule.format = format_spec(*format);
+  if (format != nullptr) rule.format = format_spec(*format, rule);
   // A rule that goes back to the stored weights does not inherit the format it has no use for.
-  else if (rule.quantizer.type != before && keeps_stored(rule.quantizer))
+  else if (rule.quantizer.type != before.type && keeps_stored(rule.quantizer))
     rule.format = {};
 }
 
@@ -152,14 +178,14 @@ void read_calibration(const Settings& given, CalibrationSettings& calibration) {
   }
 }
 
-/// A number of bits of the format that is there, or a format.
-PluginSpec candidate_of(const Settings& item, const PluginSpec& format) {
-  if (item.kind != Settings::Kind::scalar || scalar_type(item) != ScalarType::integer) return format_spec(item);
-  auto settings = format.settings ? std::make_shared<Settings>(*format.settings) : std::make_shared<Settings>();
-  settings->kind = Settings::Kind::map;
-  std::erase_if(settings->entries, [](const auto& entry) { return entry.first == "bits"; });
-  settings->entries.emplace_back("bits", item);
-  return {format.type, settings};
+/// A number of bits of the format that is there, or a format as in a rule.
+PluginSpec candidate_of(const Settings& item, const WeightRule& weights) {
+  if (item.kind != Settings::Kind::scalar || scalar_type(item) != ScalarType::integer) return format_spec(item, weights);
+  Settings bits;
+  bits.kind = Settings::Kind::map;
+  bits.where = item.where;
+  bits.entries.emplace_back("bits", item);
+  return inheriting({weights.format.type, std::make_shared<const Settings>(std::move(bits))}, weights.format);
 }
 
 void read_sensitivity(const Settings& given, RunConfig& config) {
@@ -171,7 +197,7 @@ void read_sensitivity(const Settings& given, RunConfig& config) {
   constexpr const char* kExample = "two or more of [2, 3, 4, {type: q4_k}]: numbers of bits of weights.format, or formats";
   if (candidates == nullptr || candidates->kind != Settings::Kind::list || candidates->items.size() < 2) throw Error(where, "no list of candidates", kExample);
   if (config.weights.format.type.empty()) throw Error(given.where, "nothing is quantised that could get other bits", "weights.quantizer and weights.format beside it");
-  for (const Settings& item : candidates->items) sensitivity.candidates.push_back(candidate_of(item, config.weights.format));
+  for (const Settings& item : candidates->items) sensitivity.candidates.push_back(candidate_of(item, config.weights));
   if (!sensitivity.on()) throw Error(where_of(&given, "bits_by_sensitivity", "budget"), "missing value", "bits per weight, scales included: 3.5");
   reader.finish();
 }

@@ -238,6 +238,20 @@ TEST_CASE("rules: layers and modules by pattern, the first that matches; embeddi
              Contains("tensor output") && Contains("256"));
 }
 
+TEST_CASE("rules: one that speaks of norms alone, is written with .weight, or stands behind those that have all its matrices, is an error that says so") {
+  const auto said = [](const std::string& model, const std::string& rules) {
+    return message_of([&] { check_run(*ModelFile::open(golden(model)), config_of("{quantizer: rtn, format: {type: int_grouped, group_size: 8}, rules: [" + rules + "]}")); });
+  };
+  CHECK_THAT(said("qwen3", "{match: '*attn_norm', format: bf16}"), Contains("\"*attn_norm\" matches norms and other vectors alone (blk.0.attn_norm)") && Contains("are not quantised"));
+  CHECK_THAT(said("qwen2", "{match: '*.bias', format: bf16}"), Contains("(blk.0.attn_q.bias)"));
+  CHECK_THAT(said("qwen3", "{match: '*.ffn_down.weight', format: bf16}"), Contains("matches no weight") && Contains("leave out \".weight\""));
+  CHECK_THAT(said("qwen3", "{match: '*.ffn_down', format: bf16}, {match: '*.ffn_down', format: q8_0}"),
+             Contains("weights.rules[1].match: \"*.ffn_down\" decides for no matrix") && Contains("all that it matches go to rules[0] (\"*.ffn_down\")"));
+  CHECK_THAT(said("qwen3", "{match: 'blk.0.*', format: bf16}, {match: 'blk.[1-9].*', format: bf16}, {match: '*.attn_v', format: bf16}"),
+             Contains("weights.rules[2].match") && Contains("rules[0] (\"blk.0.*\") and rules[1] (\"blk.[1-9].*\")"));
+  CHECK(said("qwen3", "{match: 'blk.0.ffn_down', format: bf16}, {match: '*.ffn_down', format: bf16}, {match: '*', quantizer: none}") == "no error");
+}
+
 TEST_CASE("quantize: a disk that is too small, and a place where nothing can be made, are errors before any work") {
   const TemporaryFolder folder;
   CHECK_NOTHROW(require_room(folder / "m.gguf", 1000));

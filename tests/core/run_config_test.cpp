@@ -76,6 +76,44 @@ weights:
   CHECK(weights["rules"][1]["match"] == "blk.0.*");
 }
 
+TEST_CASE("a rule has what it does not state from weights: of a format and a quantizer each parameter where the type is the same, else none") {
+  const auto rule = [](const std::string& weights, const std::string& stated) {
+    return effective(read("weights: {" + weights + ", rules: [{match: 'blk.1.*', " + stated + "}]}\n"))["weights"]["rules"][0];
+  };
+  const std::string weights = "quantizer: {type: gptq, damp_percent: 0.05}, format: {type: int_grouped, bits: 3, group_size: 32, symmetric: true}";
+  const nlohmann::json inherited = rule(weights, "format: {bits: 8}")["format"];
+  CHECK(inherited["type"] == "int_grouped");
+  CHECK(inherited["bits"] == 8);
+  CHECK(inherited["group_size"] == 32);
+  CHECK(inherited["symmetric"] == true);
+  CHECK(rule(weights, "format: {type: int_grouped, bits: 8}")["format"] == inherited);
+  CHECK(rule(weights, "format: {bits: 8}")["quantizer"]["damp_percent"] == 0.05);
+  CHECK(rule(weights, "quantizer: {mse: true}")["quantizer"]["damp_percent"] == 0.05);
+  CHECK(rule(weights, "quantizer: {type: gptq, mse: true}")["quantizer"]["damp_percent"] == 0.05);
+  CHECK(rule(weights, "quantizer: rtn")["quantizer"] == nlohmann::json({{"type", "rtn"}}));
+  // Another type has its own defaults, even where it has parameters of the same names.
+  const nlohmann::json other = rule("quantizer: rtn, format: {type: fp8, scales: group, group_size: 32}", "format: {type: int_grouped, bits: 8}")["format"];
+  CHECK(other["group_size"] == 64);
+  // A mix is one type under several names.
+  const nlohmann::json mix = rule("quantizer: rtn, format: {type: q4_k_m, strict: true}", "format: q5_k_m")["format"];
+  CHECK(mix["mix"] == "q5_k_m");
+  CHECK(mix["strict"] == true);
+  // Candidates for bits by sensitivity are read as rules are.
+  const RunConfig config = read("weights: {" + weights + ", bits_by_sensitivity: {budget: 4, candidates: [2, {bits: 4}, {type: int_grouped, bits: 8}, {bits: 8, group_size: 64}]}}\n");
+  const nlohmann::json candidates = effective(config)["weights"]["bits_by_sensitivity"]["candidates"];
+  for (std::size_t i = 0; i < 4; ++i) CHECK(candidates[i]["group_size"] == (i == 3 ? 64 : 32));
+  CHECK(candidates[2] == inherited);
+}
+
+TEST_CASE("parameters without a format are an error whose advice can be followed where they stand") {
+  CHECK_THAT(refusal("weights: {rules: [{match: a, format: {bits: 8}}]}\n"),
+             Contains("weights.rules[0].format.type: missing key: of which format is bits; allowed: int_grouped") && Contains("quantizer: rtn, format: {type: int_grouped, bits: 8}") && !Contains("weights.quantizer"));
+  CHECK_NOTHROW(read("weights: {rules: [{match: a, quantizer: rtn, format: {type: int_grouped, bits: 8}}]}\n"));
+  CHECK_THAT(refusal("weights: {quantizer: rtn, format: q8_0, rules: [{match: a, format: {bits: 8}}]}\n"),
+             Contains("of which format is bits? Not of weights.format, q8_0") && Contains("name it: format: {type: int_grouped, bits: 8}"));
+  CHECK_THAT(refusal("weights: {format: {bits: 8}}\n"), Contains("weights.format.type: missing key") && Contains("weights.quantizer=rtn weights.format.type=int_grouped"));
+}
+
 TEST_CASE("effective settings read back as themselves") {
   const RunConfig config = read(
       "weights: {quantizer: rtn, format: {type: int_grouped, bits: 3}, rules: [{match: 'blk.1.*', format: q8_0}]}\n"

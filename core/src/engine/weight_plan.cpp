@@ -2,6 +2,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "gguf_types.h"
@@ -51,6 +52,58 @@ void refuse_common_scale(const WeightFormat& format, const std::string& tensor) 
               "activations: token or static", "or set deterministic: false");
 }
 
+/// Which rule decides for a matrix, and that none is in vain.
+class RuleMatches {
+ public:
+  explicit RuleMatches(const std::vector<WeightRule>& rules) : rules_(rules), uses_(rules.size()) {}
+
+  /// The first rule that matches.
+  std::optional<std::size_t> first(const std::string& name) {
+    std::optional<std::size_t> first;
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      if (!matches(i, name)) continue;
+      uses_[i].matched = true;
+      if (first) uses_[i].before.insert(*first);
+      else first = i, uses_[i].decides = true;
+    }
+    return first;
+  }
+  /// What no rule can speak of.
+  void saw_vector(const std::string& name) {
+    for (std::size_t i = 0; i < rules_.size(); ++i)
+      if (uses_[i].vector.empty() && matches(i, name)) uses_[i].vector = name;
+  }
+  /// @throws Error for a rule that decides nothing.
+  void require_all_used(int layers) const {
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      const Use& use = uses_[i];
+      const std::string where = "weights.rules[" + std::to_string(i) + "].match", pattern = "\"" + rules_[i].match + "\"";
+      const std::string names = "names such as blk.0.attn_q, *.ffn_down, token_embd (layers 0 to " + std::to_string(layers - 1) + ")";
+      if (!use.matched && !use.vector.empty())
+        throw Error(where, pattern + " matches norms and other vectors alone (" + use.vector + "): they are not quantised, and stay as stored", names, "name matrices, or leave the rule out");
+      if (!use.matched && stem(rules_[i].match) != rules_[i].match) throw Error(where, pattern + " matches no weight of the model", names, "leave out \".weight\"");
+      if (!use.matched) throw Error(where, pattern + " matches no weight of the model", names);
+      if (!use.decides) throw Error(where, pattern + " decides for no matrix: the first rule that matches wins, and all that it matches go to " + earlier(use.before), "", "put it before, or leave it out");
+    }
+  }
+
+ private:
+  struct Use {
+    bool matched = false, decides = false;
+    std::string vector;            ///< the first that it matches
+    std::set<std::size_t> before;  ///< rules that took a matrix from it
+  };
+  bool matches(std::size_t i, const std::string& name) const { return fnmatch(rules_[i].match.c_str(), name.c_str(), 0) == 0; }
+  std::string earlier(const std::set<std::size_t>& rules) const {
+    std::string text;
+    for (const std::size_t i : rules) text += (text.empty() ? "rules[" : " and rules[") + std::to_string(i) + "] (\"" + rules_[i].match + "\")";
+    return text;
+  }
+
+  const std::vector<WeightRule>& rules_;
+  std::vector<Use> uses_;
+};
+
 }  // namespace
 
 Needs WeightPlan::Choice::needs() const { return format ? quantizer->needs() | format->needs() : Needs(); }
@@ -91,26 +144,27 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
   const Choice by_default = made(config.weights);
   std::vector<Choice> by_rule;
   for (const WeightRule& rule : config.rules) by_rule.push_back(made(rule));
-  std::vector<bool> used(config.rules.size());
+  RuleMatches rules(config.rules);
   std::set<const FileTensor*> seen;
   spec.for_each_tensor([&](const TensorPlace& place, int layer, int expert) {
     const FileTensor* tensor = file.tensor(tensor_name(place, layer, expert));
     if (!tensor) throw Error(file.path(), "tensor " + tensor_name(place, layer, expert) + " is missing");
     if (!seen.insert(tensor).second) return;  // another part of a fused tensor
     tensors_.push_back(tensor);
-    if (const FileTensor* bias = file.tensor(tensor_name(place, layer, expert, ".bias"))) tensors_.push_back(bias);
-    if (matrix_shape(spec, place.role).cols == 1) return;  // a norm, or the router of an expert that all share
     const std::string label = tensor_label(place, layer), short_name = stem(label);
+    if (const FileTensor* bias = file.tensor(tensor_name(place, layer, expert, ".bias"))) {
+      tensors_.push_back(bias);
+      rules.saw_vector(short_name + ".bias");
+    }
+    if (matrix_shape(spec, place.role).cols == 1) return rules.saw_vector(short_name);  // a norm, or the router of an expert that all share
     const std::int64_t rows = rows_of(*tensor), cols = tensor->shape[0];
     matrices_.push_back({label, tensor, place.transposed ? cols : rows, place.transposed ? rows : cols, place.transposed});
     TensorFacts facts{short_name, layer, spec.layers, matrices_.back().rows, matrices_.back().cols, spec.heads, spec.kv_heads, spec.experts.count, false};
     facts.is_head = place.role == Role::head || (place.role == Role::embedding && spec.tied_head);
     Choice& choice = choices_[label];
     choice = kept_by_default(place.role, config.quantize_all) ? named_by_mix(by_default, place.role, facts) : by_default;
-    for (std::size_t i = config.rules.size(); i-- > 0;) {  // backwards, so that the first rule has the last word
-      if (fnmatch(config.rules[i].match.c_str(), short_name.c_str(), 0) != 0) continue;
-      used[i] = true;
-      choice = by_rule[i];
+    if (const auto rule = rules.first(short_name)) {
+      choice = by_rule[*rule];
       choice.by_rule = true;
     }
     if (const auto mixed = choice.format ? choice.format->for_tensor(facts) : nullptr) {
@@ -121,12 +175,7 @@ WeightPlan::WeightPlan(const ModelFile& file, const ModelSpec& spec, const RunCo
       choice.spec = spec_of(*mixed);
     }
   });
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    if (used[i]) continue;
-    throw Error("weights.rules[" + std::to_string(i) + "].match",
-                "\"" + config.rules[i].match + "\" matches no weight of the model",
-                "names such as blk.0.attn_q, *.ffn_down, token_embd (layers 0 to " + std::to_string(spec.layers - 1) + ")");
-  }
+  rules.require_all_used(spec.layers);
 }
 
 const WeightPlan::Choice& WeightPlan::choice(const std::string& tensor) const {
