@@ -158,6 +158,30 @@ TEST_CASE("a plugin's source reads neither the environment nor the clock") {
   }
 }
 
+TEST_CASE("core names quantizers, transforms and formats where docs/decisions/009 says, and nowhere else") {
+  static const std::vector<std::string> allowed = {
+      "core/src/gguf_types.cpp",          "core/src/safetensors_reader.cpp",     "core/src/quantize/write_gguf.cpp", "core/src/layouts/eight_bits.cpp",
+      "core/src/layouts/folded_modules.cpp", "core/src/layouts/folder_layout.cpp", "core/src/layouts/quantization_config.cpp",
+      "core/app/quantize.cpp",            "core/app/profile_format.cpp"};
+  static const std::vector<std::string> elsewhere = {"fp32", "fp16", "bf16",  // how tensors lie
+                                                     "none", "noise"};        // other things of the same name
+  std::string names;
+  for (const char* kind : {"quantizers", "transforms", "formats"})
+    for (const auto& entry : fs::directory_iterator(patchbay::test::source_path(std::string("plugins/") + kind)))
+      if (const auto name = entry.path().filename().string(); entry.is_directory() && !contains(elsewhere, name)) names += (names.empty() ? "" : "|") + name;
+  REQUIRE(names.find("gptq") != std::string::npos);
+  const std::regex literal("\"(" + names + ")\""), comment("//[^\n]*");
+  std::vector<std::string> naming;
+  for (const auto& path : sources())
+    if (starts_with(path, "core/src/") || starts_with(path, "core/app/"))
+      if (std::regex_search(std::regex_replace(patchbay::test::read_file(patchbay::test::source_path(path)), comment, ""), literal)) naming.push_back(path);
+  for (const auto& path : naming) {
+    INFO(path);
+    CHECK(contains(allowed, path));
+  }
+  CHECK(contains(naming, "core/src/gguf_types.cpp"));  // it finds what there is
+}
+
 TEST_CASE("an include that breaks the layers is refused") {
   const std::vector<std::string> files = {"core/src/session.h",          "core/src/engine/runner.h", "core/app/commands.h",
                                           "plugins/formats/nf4/nf4.cpp", "plugins/formats/nf4/nf4.h", "plugins/formats/int8/int8.h"};

@@ -14,6 +14,7 @@
 namespace patchbay {
 namespace {
 
+/// Of formats fp8 and w8a8, whose parts these are.
 class EightBits final : public FoldedModule {
  public:
   EightBits(ModuleTensors tensors, const QuantizationConfig& config) : tensors_(std::move(tensors)), name_(tensors_.name() + ".weight") {

@@ -13,7 +13,4 @@ namespace patchbay {
 /// @throws Error for tensors that do not go together.
 std::shared_ptr<const FoldedModule> read_eight_bits(ModuleTensors tensors, const QuantizationConfig& config);
 
-/// Of formats fp8 and w8a8, whose parts these are.
-inline constexpr std::string_view kEightBitFormats[] = {"fp8", "w8a8"};
-
 }  // namespace patchbay
