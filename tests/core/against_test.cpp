@@ -50,6 +50,7 @@ struct Results : Folder {
     add("rtn4", "rtn", "4", kA, name);
     add("gptq3", "gptq", "3", kA, name);
     add("gptq4", "gptq", "4", kB, name);
+    add("drafts", "drafts", "none", kBaseline, name);  // the baseline's equal
     save();
   }
   void add(const std::string& hash, const std::string& quantizer, const std::string& bits, const Made& made, const std::string& name) {
@@ -102,13 +103,15 @@ TEST_CASE("the paired differences, their intervals and p-values are numpy's") {
   CHECK(metrics["against_top1_agreement_p"].get<double>() == Approx(9.410490e-4).epsilon(1e-5));
   CHECK_FALSE(metrics.contains("perplexity_ratio"));
   CHECK_FALSE(metrics.contains("perplexity_ratio_p_adjusted"));
-  // The baseline's own divergence is nothing, so that nothing about it is tested.
-  const auto& baseline = metrics_of(set, "base");
-  CHECK(baseline["against_kl_nats"].get<double>() < 0);
-  CHECK(baseline.contains("against_perplexity_ratio_p"));
-  CHECK_FALSE(baseline.contains("against_kl_nats_p"));
+  // The divergence of the baseline and its equals is none, so that nothing about it is tested.
+  for (const char* hash : {"base", "drafts"}) {
+    CHECK(metrics_of(set, hash)["against_kl_nats"].get<double>() < 0);
+    CHECK(metrics_of(set, hash).contains("against_perplexity_ratio_p"));
+    CHECK_FALSE(metrics_of(set, hash).contains("against_kl_nats_p"));
+    CHECK_FALSE(metrics_of(set, hash).contains("against_top1_agreement_p"));
+  }
   CHECK_FALSE(metrics_of(set, "gptq3").contains("against_kl_nats"));
-  CHECK(set.records.size() == 5);  // without the baseline again
+  CHECK(set.records.size() == 6);  // without the baseline again
 }
 
 TEST_CASE("one run stands against all; a label of several runs against those that have the other labels too") {
@@ -140,7 +143,7 @@ TEST_CASE("the tables say what stands against what") {
   CHECK_THAT(report_text(table_of({results.path}, "4"), true), Contains("against") && Contains("run 4") && Contains("paired by token with quantizer=rtn, bits=4;"));
   Results second("second");
   const auto both = table_of({results.path, second.path}, "rtn");
-  CHECK(both.records[9]["against"]["hash"] == "rtn4");  // its own folder's
+  CHECK(both.records[10]["against"]["hash"] == "rtn4");  // its own folder's
   CHECK_THAT(report_text(both, true), Contains("Each row is compared with a run of its own folder") && !Contains("are finished"));
 }
 

@@ -89,8 +89,11 @@ class Pairing {
                   "run the experiment again with --resume, so that all of it is scored on one text");
     auto& metrics = record["metrics"];
     add_against(metrics, left, right, record.value("seed", std::uint64_t{0}));
-    if (!record.value("baseline", false) && !other.value("baseline", false)) return;
-    // The baseline's divergence is none: what is left is the other's own, which is above zero as soon as anything differs.
+    // Without a divergence of one of them, what is left is the other's own, which is above zero as soon as anything differs.
+    const auto diverges = [](const Json& run, const TokenScores& of) {
+      return !run.value("baseline", false) && std::ranges::any_of(of.kl, [](float kl) { return kl != 0; });
+    };
+    if (diverges(record, left) && diverges(other, right)) return;
     for (const char* name : {"against_kl_nats_p", "against_top1_agreement_p"}) metrics.erase(name);
   }
 

@@ -203,9 +203,8 @@ std::string speed_legend(std::span<const Json> all) {
   };
   const bool emulated = std::ranges::any_of(records, [](const Json& record) { return value_at(record, {"environment", "emulated"}); });
   return (emulated ? std::string(kEmulatedSpeed) + "\n" : "") +
-         fmt::format("Speed: one sequence, {} in which each run is measured once, in drawn order;\n"
-                     "  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds.\n",
-                     each_once(records, how, ",\n  or "));
+         fmt::format("Speed: one sequence, {} in which each run is measured once, in drawn order{}.\n", each_once(records, how, ",\n  or "),
+                     is_against(records) ? "" : ";\n  against baseline: geometric mean of the rounds' ratios, its interval from Student's t over the rounds");
 }
 
 /// The row of the baseline again says so in its first column that is no source, or beside the source where there is none.
