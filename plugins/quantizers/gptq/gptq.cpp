@@ -18,12 +18,13 @@ constexpr int kDampingSteps = 10;  // each takes ten times as much
 
 struct GptqParams {
   double damp_percent = 0.01;
-  bool desc_act = false, static_groups = false, true_sequential = true, mse = false;
+  bool act_group_aware = true, desc_act = false, static_groups = false, true_sequential = true, mse = false;
   int block_size = 128;
   std::string precision = "fp64";
   void visit(Fields& f) {
     f.real("damp_percent", damp_percent, 0.0, 1.0, {"share of the Hessian's mean diagonal that is added to its diagonal; tenfold where that is too little"});
-    f.boolean("desc_act", desc_act, {"rounds columns with large inputs first, while many are left to make up for their errors"});
+    f.boolean("act_group_aware", act_group_aware, {"rounds groups with large inputs first, and in each group the columns with large inputs; needs no order stored"});
+    f.boolean("desc_act", desc_act, {"rounds all columns with large inputs first, whatever their group, which then follows that order"});
     f.boolean("static_groups", static_groups, {"scales are fitted to the weights as they were, before anything is rounded; an order then needs no storing"});
     f.boolean("true_sequential", true_sequential, {"within a block, q, k and v first, then output, gate and up, down: each sees those before it quantised"});
     f.boolean("mse", mse, {"looks for the scales of least squared error, not just those that cover the range"});
@@ -35,8 +36,9 @@ struct GptqParams {
 /// (G1), (G2) The Hessian in the order of rounding, with what is wrong with it mended.
 class DampedHessian {
  public:
+  /// Columns come in descending order of their inputs' size, stretches of `together` columns as a whole and each within itself; 0: as they lie.
   /// @throws Error for one that is not finite.
-  DampedHessian(const Statistics& statistics, std::int64_t cols, bool descending) : given_(statistics.hessian), order_(cols), dead_(cols) {
+  DampedHessian(const Statistics& statistics, std::int64_t cols, std::int64_t together) : given_(statistics.hessian), order_(cols), dead_(cols) {
     std::iota(order_.begin(), order_.end(), 0);
     if (!known()) return;  // no token came by (an expert that was never chosen): H is I, and GPTQ is rounding to nearest
     for (std::int64_t i = 0; i < cols; ++i) {
@@ -45,7 +47,7 @@ class DampedHessian {
       dead_[i] = !(given_(i, i) > 0);
       mean_ += dead_[i] ? 0.0 : given_(i, i) / static_cast<double>(cols);
     }
-    if (descending) std::ranges::stable_sort(order_, [&](auto a, auto b) { return given_(a, a) > given_(b, b); });
+    if (together > 0) sort(cols, together);
   }
 
   bool known() const { return given_.size() > 0; }
@@ -62,6 +64,15 @@ class DampedHessian {
   }
 
  private:
+  void sort(std::int64_t cols, std::int64_t together) {
+    std::vector<float> largest(static_cast<std::size_t>(cols / together));  // by stretch
+    for (std::int64_t i = 0; i < cols; ++i) largest[i / together] = std::max(largest[i / together], given_(i, i));
+    std::ranges::stable_sort(order_, [&](std::int32_t a, std::int32_t b) {
+      const std::int64_t of_a = a / together, of_b = b / together;
+      if (of_a == of_b) return given_(a, a) > given_(b, b);
+      return largest[of_a] != largest[of_b] ? largest[of_a] > largest[of_b] : of_a < of_b;
+    });
+  }
   [[noreturn]] static void refuse(std::int64_t column) {
     throw Error("gptq", "the Hessian of this layer's inputs is not finite in column " + std::to_string(column), "finite numbers",
                 "look at the calibration samples and the blocks before: an input of this layer was NaN, infinite or larger than 1e18");
@@ -80,13 +91,14 @@ class Rounding {
         columns_(static_cast<std::size_t>(rows_ * cols_)), codes_(columns_.size()), decoded_(rows_), grids_(cols_ / width_), w_(w) {}
 
   void run(const Statistics& statistics) {
-    DampedHessian hessian(statistics, cols_, params_.desc_act);
+    DampedHessian hessian(statistics, cols_, params_.desc_act ? cols_ : params_.act_group_aware ? width_ : 0);
     order_ = hessian.order();
     copy_columns();
     factorise(hessian);
     if (statistics.tokens > 0 && statistics.tokens < cols_) out_.say("fewer tokens (" + std::to_string(statistics.tokens) + ") than columns");
     if (params_.mse) weigh(hessian);
-    fixed_ = params_.static_groups || (params_.desc_act && !stores_order());
+    in_order_ = params_.desc_act && !params_.static_groups && stores_order();
+    fixed_ = params_.static_groups || (params_.desc_act && !in_order_);
     if (fixed_) fit_all();
     for (std::int64_t first = 0, last; first < cols_; first = last) {
       last = std::min(first + block_columns(first), cols_);
@@ -98,8 +110,8 @@ class Rounding {
 
  private:
   float* column(std::int64_t turn) { return columns_.data() + turn * rows_; }
-  /// Where the codes of a turn are stored: with fixed scales in the column's own place, else in the order of rounding.
-  std::int64_t place(std::int64_t turn) const { return fixed_ ? order_[turn] : turn; }
+  /// Where the codes of a turn are stored: in the column's own place, unless the format keeps the order of rounding.
+  std::int64_t place(std::int64_t turn) const { return in_order_ ? turn : order_[turn]; }
 
   /// Columns lie in one piece, in the order of their turns: all below goes column by column.
   void copy_columns() {
@@ -147,11 +159,22 @@ class Rounding {
     return false;
   }
 
-  /// (G5) `columns`: (R, width), from `turn` on.
-  std::unique_ptr<Grid> fit(View<const float, 2> columns, const float* importance) const {
+  /// (G5) Of a tile whose columns lie as they are stored.
+  std::unique_ptr<Grid> fit(View<const float, 2> tile, const float* importance) const {
     FitOptions options{.importance = {}, .search = params_.mse};
-    if (importance) options.importance = {importance, {width_}};
-    return format_.fit(columns, options);
+    if (params_.mse) options.importance = {importance, {width_}};
+    return format_.fit(tile, options);
+  }
+
+  /// (G5) Of the tile whose turns are the next `width_`, to its columns as they are by now.
+  std::unique_ptr<Grid> fit_next(std::int64_t turn) const {
+    std::vector<float> tile(static_cast<std::size_t>(width_ * rows_)), importance(static_cast<std::size_t>(width_));
+    for (std::int64_t i = 0; i < width_; ++i) {
+      const std::int64_t at = place(turn + i) % width_;
+      std::copy_n(columns_.data() + (turn + i) * rows_, rows_, tile.data() + at * rows_);
+      if (params_.mse) importance[at] = importance_[turn + i];
+    }
+    return fit(View<const float, 2>(tile.data(), {rows_, width_}, {1, rows_}), importance.data());
   }
 
   /// (G7) All grids, to the weights as they were, in the columns' own places.
@@ -160,7 +183,7 @@ class Rounding {
     for (std::size_t turn = 0; turn < importance_.size(); ++turn) importance[order_[turn]] = importance_[turn];
     device_.parallel_for(cols_ / width_, 1, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t tile = begin; tile < end; ++tile)
-        grids_[tile] = fit({&w_(0, tile * width_), {rows_, width_}, w_.strides}, params_.mse ? importance.data() + tile * width_ : nullptr);
+        grids_[tile] = fit({&w_(0, tile * width_), {rows_, width_}, w_.strides}, importance.data() + tile * width_);
     });
   }
 
@@ -184,8 +207,7 @@ class Rounding {
   /// The column becomes its error. (G4)
   void round_column(std::int64_t turn) {
     const std::int64_t at = place(turn), tile = at / width_;
-    if (!fixed_ && turn % width_ == 0)
-      grids_[tile] = fit(View<const float, 2>(column(turn), {rows_, width_}, {1, rows_}), params_.mse ? importance_.data() + turn : nullptr);
+    if (!fixed_ && turn % width_ == 0) grids_[tile] = fit_next(turn);
     float* const values = column(turn);
     grids_[tile]->round(at % width_, View<const float, 1>(values, {rows_}), {codes_.data() + at * rows_, {rows_}}, {decoded_.data(), {rows_}});
     const float inverse = 1.0f / u_[turn * cols_ + turn];
@@ -218,6 +240,7 @@ class Rounding {
   std::vector<float> decoded_;        ///< (R)
   std::vector<std::unique_ptr<Grid>> grids_;  ///< by tile
   bool fixed_ = false;                ///< all grids were fitted before the first column was rounded
+  bool in_order_ = false;             ///< the format keeps the order of rounding: tiles are filled in it
   View<const float, 2> w_;
 };
 

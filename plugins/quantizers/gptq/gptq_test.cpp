@@ -143,15 +143,16 @@ TEST_CASE("gptq: numpy's codes, with and without order, fixed scales, at several
   const std::int64_t rows = golden.at("rows"), cols = golden.at("columns");
   const Matrix w = from_hex(golden.at("weights"), rows, cols);
   const Inputs inputs(from_hex(golden.at("inputs"), golden.at("tokens"), cols));
-  REQUIRE(golden.at("cases").size() == 72);
+  REQUIRE(golden.at("cases").size() == 108);
   std::int64_t same = 0, all = 0;
   for (const auto& one : golden.at("cases")) {
     const int bits = one.at("bits"), group = one.at("group_size");
-    const bool ordered = one.at("desc_act"), fixed = one.at("static_groups");
+    const std::string order = one.at("order");
+    const bool ordered = order == "desc_act", fixed = one.at("static_groups");
     const std::string damp = one.at("damp_percent").dump(), expected = one.at("codes");
     for (const auto& [precision, block] : {std::pair("fp64", "128"), {"fp32", "16"}, {"fp32", "7"}}) {
       const Ordered format(int_grouped(bits, group));
-      const Result result = gptq({{"damp_percent", damp}, {"desc_act", text(ordered)}, {"static_groups", text(fixed)}, {"precision", precision},
+      const Result result = gptq({{"damp_percent", damp}, {"act_group_aware", text(order == "act_group_aware")}, {"desc_act", text(ordered)}, {"static_groups", text(fixed)}, {"precision", precision},
                                   {"block_size", block}}, format, w, inputs.statistics);
       REQUIRE(format.order().empty() == !(ordered && !fixed && group > 0));
       const std::vector<int> codes = stored_codes(result.packed, bits);
@@ -161,7 +162,7 @@ TEST_CASE("gptq: numpy's codes, with and without order, fixed scales, at several
           const std::int64_t column = format.order().empty() ? c : format.order()[c];
           equal += codes[r * cols + c] == std::stoi(expected.substr(r * cols + column, 1), nullptr, 16);
         }
-      INFO("bits " << bits << ", group " << group << ", damping " << damp << ", order " << ordered << ", static " << fixed << ", " << precision << ", block " << block);
+      INFO("bits " << bits << ", group " << group << ", damping " << damp << ", order " << order << ", static " << fixed << ", " << precision << ", block " << block);
       CHECK(equal >= 0.97 * rows * cols);  // where two codes are as near, the columns behind see another error
       same += equal;
       all += rows * cols;
@@ -216,8 +217,10 @@ TEST_CASE("gptq: each of its options helps on the layers it is meant for, and th
     return objective(w, gptq(settings, format, w, inputs.statistics).decoded, inputs.statistics.hessian);
   };
   const auto grouped = int_grouped(3, 32), ordered = std::shared_ptr<WeightFormat>(new Ordered(grouped));
-  CHECK(loss({{"desc_act", "true"}}, *ordered) < loss({}, *grouped));                            // large inputs first
-  CHECK(loss({{"desc_act", "true"}, {"static_groups", "true"}}, *grouped) < loss({{"static_groups", "true"}}, *grouped));
+  const Values as_they_lie = {{"act_group_aware", "false"}};
+  CHECK(loss({{"desc_act", "true"}}, *ordered) < loss({}, *grouped));  // large inputs first
+  CHECK(loss({}, *grouped) < loss(as_they_lie, *grouped));
+  CHECK(loss({{"desc_act", "true"}, {"static_groups", "true"}}, *grouped) < loss({{"act_group_aware", "false"}, {"static_groups", "true"}}, *grouped));
   CHECK(loss({{"mse", "true"}}, *grouped) < loss({}, *grouped));
   const auto note = [&](const Values& settings, const WeightFormat& format) { return gptq(settings, format, w, inputs.statistics).packed.note; };
   CHECK(note({}, *grouped) == "damping 0.01");

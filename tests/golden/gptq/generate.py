@@ -31,7 +31,17 @@ def fitted(w, bits):
     return scale, numpy.clip(numpy.floor(-low * inverse + numpy.float32(0.5)), 0, 2**bits - 1)
 
 
-def gptq(w, x, bits, group, damp, desc_act, static_groups):
+def order_of(diagonal, group, order):
+    """The columns in the order of rounding: as they lie, all by their inputs' size, or so within groups that come by their largest."""
+    if order == "desc_act":
+        return numpy.argsort(-diagonal, kind="stable")
+    if order == "act_group_aware":
+        groups = numpy.argsort(-diagonal.reshape(-1, group).max(1), kind="stable")
+        return numpy.concatenate([g * group + numpy.argsort(-diagonal[g * group:(g + 1) * group], kind="stable") for g in groups])
+    return numpy.arange(len(diagonal))
+
+
+def gptq(w, x, bits, group, damp, ordering, static_groups):
     w, x = w.astype(numpy.float64), x.astype(numpy.float64)
     columns = w.shape[1]
     group = columns if group < 0 else group
@@ -39,7 +49,7 @@ def gptq(w, x, bits, group, damp, desc_act, static_groups):
     mean = numpy.diag(hessian).mean()
     dead = numpy.diag(hessian) == 0
     hessian[dead, dead] = 1
-    order = numpy.argsort(-numpy.diag(2 / len(x) * x.T @ x).astype(numpy.float32), kind="stable") if desc_act else numpy.arange(columns)
+    order = order_of(numpy.diag(2 / len(x) * x.T @ x).astype(numpy.float32), group, ordering)
     hessian = (hessian + damp * mean * numpy.eye(columns))[order][:, order]
     upper = numpy.linalg.cholesky(numpy.linalg.inv(hessian)).T
     before = [fitted(w[:, first:first + group], bits) for first in range(0, columns, group)]
@@ -65,10 +75,9 @@ def main():
     inputs[:, 40] = 0  # a dead column
     inputs = inputs.astype("<f2")
     cases = []
-    for bits, group, damp, (desc_act, static) in itertools.product([2, 3, 4], [32, -1], [0.001, 0.01, 0.1],
-                                                                   [(False, False), (True, False), (False, True), (True, True)]):
-        codes = gptq(weights, inputs, bits, group, damp, desc_act, static)
-        cases.append({"bits": bits, "group_size": group, "damp_percent": damp, "desc_act": desc_act, "static_groups": static,
+    for bits, group, damp, order, static in itertools.product([2, 3, 4], [32, -1], [0.001, 0.01, 0.1], ["none", "act_group_aware", "desc_act"], [False, True]):
+        codes = gptq(weights, inputs, bits, group, damp, order, static)
+        cases.append({"bits": bits, "group_size": group, "damp_percent": damp, "order": order, "static_groups": static,
                       "codes": "".join("%x" % code for code in codes.ravel())})
     golden = {"made_by": f"tests/golden/gptq/generate.py with numpy {numpy.__version__}", "rows": ROWS, "columns": COLUMNS, "tokens": TOKENS,
               "weights": weights.tobytes().hex(), "inputs": inputs.tobytes().hex(), "cases": cases}
