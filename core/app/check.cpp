@@ -1,5 +1,5 @@
 // patchbay check FILE: is this model (a file or a folder), experiment, description of a model (configs/models) or tokenizer.json sound? 0,
-// or 1 with one line of reason.
+// or 1 with one line of reason. A model's weights are all decoded: a NaN among them, or in its scales, is a fault.
 //
 // --json: {"file", "kind": "model", "config", "model description" or "tokenizer", "valid", "reason" where not valid, "warnings": [..]}.
 #include <fmt/core.h>
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "chat/chat_template.h"
 #include "commands.h"
@@ -17,6 +18,9 @@
 #include "failures.h"
 #include "folder_warnings.h"
 #include "json_file.h"
+#include "patchbay/plugin.h"
+#include "quantize/finite_weights.h"
+#include "settings_reader.h"
 
 namespace patchbay::app {
 namespace {
@@ -75,6 +79,16 @@ void check_chat_templates(const ModelFile& file) {
   for (const auto& [name, source] : files.templates) ChatTemplate(source, files.places.at(name), files.special_tokens);
 }
 
+/// As many threads as there is work for: a small file is read by one.
+PluginSpec reading_backend(std::int64_t bytes) {
+  constexpr std::int64_t kBytesPerThread = 64 << 20, kMostThreads = 8;  // more wait for the disk
+  const std::int64_t threads = std::clamp<std::int64_t>(bytes / kBytesPerThread, 1, std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kMostThreads));
+  Settings settings;
+  settings.kind = Settings::Kind::map;
+  settings.entries.emplace_back("threads", plain_settings(std::to_string(threads)));
+  return {"cpu", std::make_shared<const Settings>(std::move(settings))};
+}
+
 std::vector<std::string> check_model_file(const std::string& path) {
   const auto file = ModelFile::open(path);
   check_model(*file);
@@ -82,6 +96,7 @@ std::vector<std::string> check_model_file(const std::string& path) {
   check_tokenizer(*file, warnings);
   check_chat_templates(*file);
   warn_of_trailing_bytes(*file, warnings);
+  std::ranges::move(check_finite(file, make<Backend>(reading_backend(file->file_bytes()))->ops().device()), std::back_inserter(warnings));
   return warnings;
 }
 

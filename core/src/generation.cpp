@@ -9,6 +9,7 @@
 #include <string>
 
 #include "draft_rules.h"
+#include "failures.h"
 
 namespace patchbay {
 namespace {
@@ -246,8 +247,7 @@ class Generation {
     if (!drawing_) return decoder.accept(r.sequence, r.draft, processed(r, step.logits.rows(r.logits_row, r.logits_row + n + 1)));
     const auto chosen = step.drawn.subspan(r.logits_row, n + 1);
     if (std::find(chosen.begin(), chosen.end(), -1) != chosen.end()) {
-      throw Error("logits", "no token can be chosen: a logit is not a number, or every token is forbidden", "",
-                  "look for the first layer that gives one with a probe");
+      throw Error("logits", "no token can be chosen: a logit is not a number, or every token is forbidden", "", kLogitsRemedy);
     }
     r.uniform.reset();
     return decoder.accept_chosen(r.sequence, r.draft, chosen);

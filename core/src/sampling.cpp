@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "failures.h"
 #include "patchbay/decoder.h"
 
 namespace patchbay {
@@ -11,8 +12,7 @@ namespace {
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 [[noreturn]] void fail_nan(std::int64_t index) {
-  throw Error("logits", "the logit of token " + std::to_string(index) + " is not a number", "",
-              "look for the first layer that gives one with a probe");
+  throw Error("logits", "the logit of token " + std::to_string(index) + " is not a number", "", kLogitsRemedy);
 }
 
 [[noreturn]] void fail_all_forbidden() {

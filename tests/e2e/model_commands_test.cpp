@@ -126,6 +126,42 @@ TEST_CASE("check reads chat templates: GGUF and folders") {
   CHECK_THAT(patchbay_run("check " + folder.path + "/config.json").out, Catch::Contains("describes a model, and is none") && Catch::Contains("give the folder: " + folder.path));
 }
 
+TEST_CASE("check reads every weight: one that is NaN or infinite is a fault, with its place; in a tensor that no known model reads, a warning") {
+  const test::TemporaryFolder folder;
+  const auto checked = [&](const std::string& tensor, std::size_t place, float value) {
+    auto tensors = test::golden_tensors("qwen2");
+    tensors.at(tensor).values.at(place) = value;
+    test::write_golden_folder(folder.path, "qwen2");
+    test::write_weights(folder / "model.safetensors", tensors);
+    const Result result = patchbay_run("check " + folder.path);
+    CHECK(result.code == 1);
+    return result.out;
+  };
+  CHECK_THAT(checked("model.norm.weight", 7, NAN), Catch::StartsWith(folder.path + ": tensor model.norm.weight: row 0, column 7 is NaN or infinite; allowed: finite weights"));
+  CHECK_THAT(checked("model.embed_tokens.weight", 0, INFINITY), Catch::Contains("tensor model.embed_tokens.weight: row 0, column 0"));
+  CHECK_THAT(checked("model.layers.1.self_attn.q_proj.bias", 3, NAN), Catch::Contains("self_attn.q_proj.bias: row 0, column 3"));
+
+  // Every way in which numbers are stored, last of its row or block; integers are finite.
+  const auto warnings = [&](int type, const std::vector<std::uint64_t>& shape, const std::string& bytes) {
+    test::GgufWriter file;
+    file.tensor("mask", static_cast<std::uint32_t>(type), shape, bytes);
+    file.write(folder / "x.gguf");
+    const Result result = patchbay_run("check --json " + folder / "x.gguf");
+    CHECK(result.code == 0);
+    return json::parse(result.out)["warnings"];
+  };
+  const json found = json::array({"tensor mask: row 1, column 3 is NaN or infinite"});
+  const std::string zeros(64, '\0');
+  CHECK(warnings(0, {4, 2}, zeros.substr(0, 28) + std::string("\0\0\x80\xff", 4)) == found);               // F32, -inf
+  CHECK(warnings(1, {4, 2}, zeros.substr(0, 14) + std::string("\1\x7c", 2)) == found);                       // F16, NaN
+  CHECK(warnings(30, {4, 2}, zeros.substr(0, 14) + std::string("\x80\x7f", 2)) == found);                    // BF16, inf
+  CHECK(warnings(28, {4, 2}, zeros.substr(0, 56) + std::string("\0\0\0\0\0\0\xf8\x7f", 8)) == found);        // F64, NaN
+  CHECK(warnings(8, {32, 2}, zeros.substr(0, 34) + std::string("\0\x7e", 2) + zeros.substr(0, 32)) ==         // Q8_0, the second block's scale
+        json::array({"tensor mask: row 1, column 0 is NaN or infinite"}));
+  CHECK(warnings(0, {4, 2}, zeros.substr(0, 28) + std::string("\xff\xff\x7f\x7f", 4)) == json::array());        // the largest float
+  CHECK(warnings(24, {4, 2}, std::string(8, '\xff')) == json::array());
+}
+
 TEST_CASE("logits that are not numbers are an error, of generate and of logits") {
   const test::TemporaryFolder folder;
   auto tensors = test::golden_tensors("qwen2");
@@ -136,7 +172,7 @@ TEST_CASE("logits that are not numbers are an error, of generate and of logits")
     const Result result = patchbay_run(std::string(command) + " --tokens 1,2 --model " + folder.path);
     INFO(command);
     CHECK(result.code == 1);
-    CHECK_THAT(result.out, Catch::Contains("patchbay: logits: the logit of token 0 is not a number"));
+    CHECK_THAT(result.out, Catch::Contains("patchbay: logits: the logit of token 0 is not a number") && Catch::Contains("patchbay check") && Catch::Contains("patchbay bisect defaults"));
   }
 }
 
@@ -211,6 +247,21 @@ TEST_CASE("inspect, tokenize and generate on the model that comes with patchbay"
   const json one = json::parse(patchbay_run(generate + "decoder=greedy").out);
   CHECK(one["tokens"].size() == 8);
   CHECK(json::parse(patchbay_run(generate + "attention=naive kv_store=paged decoder.type=speculative decoder.drafter=lookup").out)["tokens"] == one["tokens"]);
+}
+
+TEST_CASE("inspect says which type every matrix gets, by rules that state a part of it") {
+  const std::string inspect = "inspect tiny-shakespeare --tensors weights.quantizer=rtn weights.format.type=int_grouped weights.format.bits=3 weights.format.group_size=32 ";
+  const auto type = [&](const std::string& rule, const std::string& tensor) {
+    const std::string out = patchbay_run(inspect + "'weights.rules=[{match: \"*.ffn_down\", " + rule + "}]'").out;
+    const std::size_t line = out.find(tensor), from = out.find("runs as ", line);
+    return line == out.npos || from == out.npos ? out : out.substr(from + 8, out.find(',', from) - from - 8);
+  };
+  for (const char* rule : {"format: {bits: 8}", "format: {type: int_grouped, bits: 8}"}) {
+    CHECK(type(rule, "blk.2.ffn_up.weight") == "int_grouped/b3/g32");
+    CHECK(type(rule, "blk.2.ffn_down.weight") == "int_grouped/b8/g32");
+  }
+  CHECK(type("format: {bits: 8, group_size: 64}", "blk.2.ffn_down.weight") == "int_grouped/b8/g64");
+  CHECK(type("format: nf4", "blk.2.ffn_down.weight") == "nf4/g64");  // nf4's own default
 }
 
 TEST_CASE("one prompt at a time; a dry run says where its results would go") {

@@ -9,6 +9,7 @@
 
 #include "experiment/sha256.h"
 #include "experiment/text_table.h"
+#include "failures.h"
 #include "files.h"
 #include "session.h"
 
@@ -79,7 +80,7 @@ struct RowScorer {
   void operator()(std::int64_t at, Token target, const float* logits, const float* baseline) const {
     const double norm = log_sum_exp(logits, vocabulary);
     const double nll = norm - logits[target];
-    if (!std::isfinite(nll)) throw Error("evaluation", fmt::format("the logits for scored token {} are not finite", at));
+    if (!std::isfinite(nll)) throw Error("evaluation", fmt::format("the logits for scored token {} are not finite", at), "", kLogitsRemedy);
     const auto first = argmax(View<const float, 1>(logits, {vocabulary}));
     scores.nll[at] = static_cast<float>(nll);
     scores.top1[at] = first == target ? TokenScores::kRight : 0;

@@ -38,8 +38,7 @@ class EightBits final : public FoldedModule {
     const auto format = make<WeightFormat>(format_);
     PackedWeight w = allocated_parts(*format, name_, rows, cols_);
     const std::byte* const codes = tensors_.find("weight")->data + first_row * cols_;
-    if (is_float_ && std::any_of(codes, codes + rows * cols_, [](std::byte code) { return (code & std::byte{0x7F}) == std::byte{0x7F}; }))
-      tensors_.fail("weight", "holds NaN", "finite weights", "the checkpoint is damaged: quantise the model again");
+    if (is_float_) require_numbers(codes, first_row, rows);
     std::memcpy(w.parts.at(0).data, codes, static_cast<std::size_t>(rows * cols_));
     float* const scales = static_cast<float*>(w.parts.at(1).data);
     const std::int64_t scale_rows = shared_ == "tensor" ? 1 : rows;
@@ -62,6 +61,15 @@ class EightBits final : public FoldedModule {
   }
 
  private:
+  /// E4M3 has one code of each sign that is no number.
+  void require_numbers(const std::byte* codes, std::int64_t first_row, std::int64_t rows) const {
+    const std::byte* const end = codes + rows * cols_;
+    const std::byte* const bad = std::find_if(codes, end, [](std::byte code) { return (code & std::byte{0x7F}) == std::byte{0x7F}; });
+    if (bad == end) return;
+    const std::int64_t place = first_row * cols_ + (bad - codes);
+    tensors_.fail("weight", fmt::format("row {}, column {} is NaN", place / cols_, place % cols_), "finite weights", "the checkpoint is damaged: quantise the model again");
+  }
+
   float scale(const char* part, std::int64_t index) const {
     const float value = tensors_.number(part, index);
     if (!(value > 0)) tensors_.fail(part, fmt::format("value {} is {}", index, value), "scales above 0", "the checkpoint is damaged: quantise the model again");
