@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "config.h"
@@ -125,6 +126,31 @@ TEST_CASE("quantize: a GGUF file becomes the folder that its model's folder beco
   REQUIRE(close(scores(folder / "a.gguf", ""), scores(folder / "a", "")));
 }
 
+TEST_CASE("check: scales and codes of a quantised folder that are no numbers are a fault, with their place, as for who reads them") {
+  const TemporaryFolder folder;
+  const auto spoilt = [&](const std::string& format, const std::string& tensor, std::size_t offset, const std::string& bytes) {
+    const std::string out = folder / ("out_" + format.substr(7, 3));
+    if (!std::filesystem::exists(out)) REQUIRE(run_quantize(model_folder(), out, {"format=" + format}).code == 0);
+    REQUIRE(run_program({"check", out}).code == 0);
+    std::string file = read_file(out + "/model.safetensors");
+    const std::string whole = file;
+    std::uint64_t header = 0;
+    std::memcpy(&header, file.data(), sizeof header);
+    const std::size_t begin = Json::parse(file.substr(8, header))[tensor]["data_offsets"][0];
+    file.replace(8 + header + begin + offset, bytes.size(), bytes);
+    std::ofstream(out + "/model.safetensors", std::ios::binary) << file;
+    const auto result = run_program({"check", out});
+    CHECK(result.code == 1);
+    CHECK(run_program({"logits", "--model", out, "--tokens", "1,2"}).code == 1);
+    std::ofstream(out + "/model.safetensors", std::ios::binary) << whole;
+    return result.err;
+  };
+  const std::string module = "model.layers.1.mlp.up_proj.", gptq = "{type: int_grouped}", fp8 = "{type: fp8}";
+  CHECK_THAT(spoilt(gptq, module + "scales", 10, std::string("\0\x7e", 2)), Contains(module + "scales") && Contains("value 5 is nan; allowed: finite scales"));
+  CHECK_THAT(spoilt(fp8, module + "weight", 256 * 3 + 9, "\xff"), Contains(module + "weight") && Contains("row 3, column 9 is NaN"));
+  CHECK_THAT(spoilt(fp8, module + "weight_scale", 4, std::string("\0\0\x80\x7f", 4)), Contains(module + "weight_scale") && Contains("value 1 is inf"));
+}
+
 TEST_CASE("quantize: large models are cut into shards with an index") {
   const TemporaryFolder folder;
   const auto file = ModelFile::open(model_folder());
@@ -148,16 +174,21 @@ TEST_CASE("quantize: a folder that no layout can say is refused, and nothing is 
     CHECK(std::filesystem::is_empty(folder.path));
     return result.err;
   };
-  CHECK_THAT(refused({"format.type=q4_0"}), Contains("--layout") && Contains("q4_0") && Contains("int_grouped"));
+  CHECK_THAT(refused({"format.type=q4_0"}), Contains("blk.0.") && Contains("no layout of a folder takes format q4_0; allowed: int_grouped of 2, 3, 4 or 8 bits, fp8 of variant e4m3, w8a8") && Contains("OUT NAME.gguf"));
+  CHECK_THAT(refused({"format.type=q4_k_m"}), Contains("takes format q6_k, which weights.format gguf_mix/q4_k_m chooses here") && Contains("OUT NAME.gguf"));
+  for (const std::string format : {"nf4", "fp4", "salient", "noise"})
+    CHECK_THAT(refused({"format.type=" + format}), Contains("takes format " + format) && Contains("in an experiment only (patchbay run)") && !Contains("gguf"));
+  CHECK_THAT(refused({"format.type=int_grouped", "rules=[{match: blk.1.ffn_up, format: nf4}]"}), Contains("blk.1") && Contains("nf4") && Contains("in an experiment only"));
+  CHECK_THAT(refused({"format.type=int_grouped", "bits_by_sensitivity={budget: 4.5, candidates: [4, 5]}"}), Contains("candidates") && Contains("int_grouped/b5") && Contains("2, 3, 4 or 8"));
   CHECK_THAT(refused({"--layout", "exl2", "format.type=int_grouped"}), Contains("exl2") && Contains("gptq, gptq_v2, awq, awq_gemv, compressed-tensors"));
   CHECK_THAT(refused({"--layout", "compressed-tensors", "format.type=int_grouped"}), Contains("no place for format int_grouped") && Contains("w8a8"));
-  CHECK_THAT(refused({"format={type: fp8, variant: e5m2}"}), Contains("e5m2"));
-  CHECK_THAT(refused({"format={type: int_grouped, bits: 5}"}), Contains("codes of 5 bits") && Contains("2, 3, 4, 8"));
+  CHECK_THAT(refused({"format={type: fp8, variant: e5m2}"}), Contains("blk.0.") && Contains("fp8/e5m2") && Contains("format.variant=e4m3"));
+  CHECK_THAT(refused({"format={type: int_grouped, bits: 5}"}), Contains("int_grouped/b5") && Contains("format.bits=2, 3, 4 or 8") && !Contains("gguf"));
   CHECK_THAT(refused({"--layout", "awq", "format={type: int_grouped, bits: 3}"}), Contains("codes of 3 bits") && Contains("4 bits"));
   CHECK_THAT(refused({"--layout", "awq", "format={type: int_grouped, column_order: true}"}), Contains("another order"));
   CHECK_THAT(refused({"--layout", "awq_gemv", "format={type: int_grouped, group_size: 16}"}), Contains("groups of 16"));
   CHECK_THAT(refused({"format={type: int_grouped, group_size: 100}"}), Contains("100") && Contains("blk.0"));
-  CHECK_THAT(refused({"format.type=int_grouped", "targets=all"}), Contains("embed_tokens") && Contains("targets=blocks"));
+  CHECK_THAT(refused({"format.type=int_grouped", "targets=all"}), Contains("embed_tokens") && Contains("targets=blocks") && !Contains("GGUF"));
   CHECK_THAT(refused({"--layout", "gptq", "format={type: int_grouped, bits: 2, group_size: 8}"}), Contains("zero point 0") && Contains("gptq_v2"));
   CHECK_THAT(refused({"quantizer.type=none"}), Contains("quantises no weight"));
   const auto gguf = run_quantize(kModel, folder / "a.gguf", {"--layout", "gptq", "format.type=q4_0"});

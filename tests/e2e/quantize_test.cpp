@@ -224,7 +224,9 @@ TEST_CASE("quantize: what cannot be written is refused before any work") {
     CHECK(std::filesystem::is_empty(folder.path));
     return result.err;
   };
-  CHECK_THAT(refused(folder / "a.gguf", {"format={type: int_grouped, group_size: 32}"}), Contains("GGUF has no type for format int_grouped/b4/g32") && Contains("q4_k"));
+  CHECK_THAT(refused(folder / "a.gguf", {"format={type: int_grouped, group_size: 32}"}), Contains("GGUF has no type for format int_grouped/b4/g32") && Contains("q4_k") && Contains("or write a folder"));
+  for (const std::string format : {"nf4", "{type: fp8, variant: e5m2}", "{type: int_grouped, bits: 5}"})
+    CHECK_THAT(refused(folder / "a.gguf", {"format=" + format}), Contains("GGUF has no type") && Contains("in an experiment only (patchbay run)") && !Contains("write a folder"));
   CHECK_THAT(refused(folder / "a.bin", {"format.type=q4_0"}), Contains(".gguf"));
   CHECK_THAT(refused(folder / "a.gguf", {"quantizer.type=gptq", "format.type=q4_0", "calibration.text=nowhere.txt"}), Contains("nowhere.txt"));
   CHECK_THAT(refused(folder / "a.gguf", {"format.type=q9_9"}), Contains("q9_9"));

@@ -158,7 +158,7 @@ class IntegerFolderLayout final : public FolderLayout {
 std::unique_ptr<FolderLayout> make_folder_layout(const std::string& name, const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
   if (name == "compressed-tensors" || (name.empty() && compressed_tensors_take(format, rows, cols))) return compressed_tensors_layout();
   QuantizationConfig config;
-  if (name.empty() && !integers_of(format)) throw Error("--layout", "no layout of a folder takes format " + format.label(), kLayoutNames, "call OUT NAME.gguf, or take format int_grouped, fp8 or w8a8");
+  if (name.empty() && !integers_of(format)) throw Error("--layout", "no layout of a folder takes format " + format.label(), kLayoutNames);
   const std::string chosen = !name.empty() ? name : is_symmetric(format, rows, cols) ? "gptq" : "gptq_v2";
   if (chosen == "gptq" || chosen == "gptq_v2") {
     config.method = LayoutMethod::gptq;

@@ -44,6 +44,8 @@ bool compressed_tensors_take(const WeightFormat& format, std::int64_t rows, std:
 
 /// By the name that the user gave; "": by the format of a weight R x C. @throws Error for a name that is none, or a format that no layout takes.
 PATCHBAY_API std::unique_ptr<FolderLayout> make_folder_layout(const std::string& name, const WeightFormat& format, std::int64_t rows, std::int64_t cols);
+/// Of integer codes, in one layout or another.
+inline constexpr int kLayoutBits[] = {2, 3, 4, 8};
 inline constexpr const char* kLayoutNames = "gptq, gptq_v2, awq, awq_gemv, compressed-tensors";
 
 }  // namespace patchbay

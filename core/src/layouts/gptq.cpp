@@ -74,10 +74,10 @@ class Gptq final : public IntegerLayout {
   }
 
   std::vector<ModuleOutput> write(const IntegerCodes& w, const QuantizationConfig& config) const override {
-    if (!has_layout(w.bits)) throw Error("layout gptq", fmt::format("codes of {} bits", w.bits), kBits, "format.bits=4, or call OUT NAME.gguf");
+    if (!has_layout(w.bits)) throw Error("layout gptq", fmt::format("codes of {} bits", w.bits), kBits, "format.bits=4");
     if (w.cols * w.bits % 32 != 0 || w.rows * w.bits % 32 != 0) {
       throw Error("layout gptq", fmt::format("{} x {} codes of {} bits fill no whole words of 32 bits", w.rows, w.cols, w.bits), "rows and columns that are multiples of 32",
-                  "write a GGUF file, or keep this weight by a rule (quantizer: none)");
+                  "keep this weight by a rule (quantizer: none)");
     }
     const PackedWords packed{w.bits};
     const std::int64_t words = packed.words(w.cols), zero_words = packed.words(w.rows);

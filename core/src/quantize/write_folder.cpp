@@ -17,6 +17,7 @@
 #include "layouts/folder_layout.h"
 #include "patchbay/half.h"
 #include "patchbay/plugin.h"
+#include "quantize/output_formats.h"
 #include "quantize/quantize_matrix.h"
 #include "utf8.h"
 
@@ -104,14 +105,22 @@ class FolderQuantizing {
     return pair.vector || found == plan_.matrices().end() ? nullptr : &*found;
   }
 
+  /// "weights.format gguf_mix/q4_k_m" where it chose a matrix's format; else "".
+  std::string mix_of(const WeightPlan::Choice& choice) const {
+    if (choice.by_rule || config_.weights.format.type.empty()) return {};
+    const std::string label = make<WeightFormat>(config_.weights.format)->label();
+    return label == choice.format->label() ? "" : "weights.format " + label;
+  }
+
+  /// Of the first weight that is quantised; all of them are looked at.
   void choose_layout() {
     for (const WeightPlan::Matrix& matrix : plan_.matrices()) {
       const auto& format = plan_.choice(matrix.label).format;
       if (!format) continue;
-      layout_ = make_folder_layout(options_.layout, *format, matrix.rows, matrix.cols);
-      return;
+      require_folder_holds({*format, "tensor " + matrix.label, mix_of(plan_.choice(matrix.label))}, matrix.rows, matrix.cols);
+      if (!layout_) layout_ = make_folder_layout(options_.layout, *format, matrix.rows, matrix.cols);
     }
-    throw Error("weights.quantizer", "quantises no weight of this model", "", "name a quantizer, or use patchbay convert");
+    if (!layout_) throw Error("weights.quantizer", "quantises no weight of this model", "", "name a quantizer, or use patchbay convert");
   }
 
   void announce() {
@@ -124,9 +133,9 @@ class FolderQuantizing {
         if (in_block) layout_->keep(module_of(pair.folder));
         continue;
       }
-      if (pair.transposed) throw Error(pair.folder, "is a weight of inputs x outputs, which layouts of quantised folders do not have", "", "write a GGUF file");
+      if (pair.transposed) throw Error(pair.folder, "is a weight of inputs x outputs, which layouts of quantised folders do not have", "", "write a GGUF file, in a format that GGUF has: format.type=q4_0");
       if (pair.role == Role::embedding || pair.role == Role::position_embedding)
-        throw Error(pair.folder, "is no linear layer, and layouts of quantised folders quantise nothing else", "", "targets=blocks, or write a GGUF file");
+        throw Error(pair.folder, "is no linear layer, and layouts of quantised folders quantise nothing else", "", "targets=blocks, and no rule for it");
       Module& module = modules_[pair.folder];
       module.pair = pair;
       module.matrix = matrix;

@@ -12,27 +12,13 @@
 #include "convert/output_names.h"
 #include "engine/weights.h"
 #include "patchbay/plugin.h"
+#include "quantize/output_formats.h"
 #include "quantize/quantize_matrix.h"
 #include "utf8.h"
 #include "writers/gguf_writer.h"
 
 namespace patchbay {
 namespace {
-
-const TensorType* type_of_format(std::string_view format) {
-  for (std::uint32_t code = 0; const TensorType* type = find_tensor_type(code); ++code)
-    if (type->format == format && type->bytes > 0) return type;  // integers come after the float type of their name
-  return nullptr;
-}
-
-std::string gguf_formats() {
-  std::set<std::string> names;
-  for (std::uint32_t code = 0; const TensorType* type = find_tensor_type(code); ++code)
-    if (!type->format.empty()) names.insert(std::string(type->format));
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  return all;
-}
 
 std::string_view bytes_of(const PackedWeight& packed) {
   const TensorRef& part = packed.parts.at(0);
@@ -52,7 +38,7 @@ class GgufQuantizing {
     for (const WeightPlan::Matrix& matrix : plan_.matrices()) {
       matrices_[std::string(matrix.tensor->name)] = &matrix;
       const auto& format = plan_.choice(matrix.label).format;
-      if (format) require_gguf_type(*format, "tensor " + matrix.label);
+      if (format) require_gguf_holds({*format, "tensor " + matrix.label, {}}, matrix.rows, matrix.cols);
     }
   }
 
@@ -124,7 +110,7 @@ class GgufQuantizing {
     for (const QuantizedMatrix* part : parts)
       if (!part->note.empty()) written_.notes.emplace_back(part->packed.name, part->note);
     written_.quantized_tensors += parts.front()->quantized;
-    add_tensor({name, type_of_format(parts.front()->format->label()), shape, [parts](ByteSink out) {
+    add_tensor({name, gguf_type_of(*parts.front()->format), shape, [parts](ByteSink out) {
                   for (const QuantizedMatrix* part : parts) out(bytes_of(part->packed));
                 }});
   }
@@ -134,7 +120,7 @@ class GgufQuantizing {
     const WeightPlan::Choice& choice = plan_.choice(matrix.label);
     const FileTensor& tensor = *matrix.tensor;
     ++written_.quantized_tensors;
-    add_tensor({matrix.label, type_of_format(choice.format->label()), tensor.shape, [this, &matrix, &tensor, &choice](ByteSink out) {
+    add_tensor({matrix.label, gguf_type_of(*choice.format), tensor.shape, [this, &matrix, &tensor, &choice](ByteSink out) {
                   const std::int64_t slices = tensor.shape.size() > 2 ? tensor.shape[2] : 1, rows = matrix.rows / slices;
                   if (options_.progress) options_.progress(static_cast<double>(done_bytes_) / static_cast<double>(file_->file_bytes()), matrix.label);
                   const StoredRows stored(file_, tensor);
@@ -180,10 +166,6 @@ std::uint32_t gguf_file_type(std::string_view format) {
   constexpr std::uint32_t kGuessed = 1024;  // what readers take for "not said"
   const auto found = numbers.find(format);
   return found == numbers.end() ? kGuessed : found->second;
-}
-
-void require_gguf_type(const WeightFormat& format, const std::string& where) {
-  if (!type_of_format(format.label())) throw Error(where, "GGUF has no type for format " + format.label(), gguf_formats(), "take another format, or write a folder");
 }
 
 WrittenModel write_quantized_gguf(std::shared_ptr<const ModelFile> file, const RunConfig& config, Ops& ops, const std::string& out,

@@ -14,8 +14,6 @@ namespace patchbay {
 PATCHBAY_API WrittenModel write_quantized_gguf(std::shared_ptr<const ModelFile> file, const RunConfig& config, Ops& ops, const std::string& out,
                                                const WriteOptions& options);
 
-/// @throws Error that begins with `where` unless GGUF has a type for the format.
-void require_gguf_type(const WeightFormat& format, const std::string& where);
 /// What such a file is called in general.file_type: ggml's number for the format's name, or for that of most bytes.
 PATCHBAY_API std::uint32_t gguf_file_type(std::string_view format);
 

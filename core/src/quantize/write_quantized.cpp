@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "engine/weights.h"
 #include "patchbay/plugin.h"
 #include "quantize/finite_weights.h"
+#include "quantize/output_formats.h"
 #include "quantize/sensitivity_scan.h"
 #include "quantize/write_folder.h"
 #include "quantize/write_gguf.h"
@@ -30,6 +32,18 @@ std::int64_t planned_bytes(const ModelFile& file, const RunConfig& config) {
                                     : found->second.bits_per_weight / 8 * static_cast<double>(rows_of(tensor) * tensor.shape.at(0));
   }
   return static_cast<std::int64_t>(bytes);
+}
+
+/// A candidate for bits by sensitivity that the output has no place for would be found out after the scan.
+void require_candidates_held(const ModelFile& file, const RunConfig& config, bool gguf) {
+  const WeightPlan plan(file, read_model_spec(file), config);
+  const auto in_block = [](const WeightPlan::Matrix& matrix) { return matrix.label.starts_with("blk."); };
+  const auto matrix = std::ranges::find_if(plan.matrices(), in_block);
+  for (const PluginSpec& candidate : config.sensitivity.candidates) {
+    const auto format = make<WeightFormat>(candidate);
+    const OutputFormat output{*format, "weights.bits_by_sensitivity.candidates", {}};
+    gguf ? require_gguf_holds(output, matrix->rows, matrix->cols) : require_folder_holds(output, matrix->rows, matrix->cols);
+  }
 }
 
 }  // namespace
@@ -58,9 +72,8 @@ WrittenModel write_quantized(const std::shared_ptr<const ModelFile>& file, const
   if (gguf && !options.layout.empty()) throw Error("--layout", "is for folders, and OUT is a GGUF file", "", "leave it out, or give a folder's name");
   if (config.sensitivity.on()) {  // before the scan; each writer does so itself
     gguf ? gguf_target(*file, out, options.force) : folder_target(*file, out, options.force);
-    for (const PluginSpec& candidate : config.sensitivity.candidates)
-      if (gguf) require_gguf_type(*make<WeightFormat>(candidate), "weights.bits_by_sensitivity.candidates");
     check_quantizing(file, config, ops, out);
+    require_candidates_held(*file, config, gguf);
   }
   const ResolvedRun run = with_bits_by_sensitivity(file, config, options.quantize);
   WrittenModel written = (gguf ? write_quantized_gguf(file, run.config, ops, out, options) : write_quantized_folder(file, run.config, ops, out, options));
