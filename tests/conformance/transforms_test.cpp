@@ -37,6 +37,8 @@ template <class Body>
 void for_each_transform(Body body) {
   for (const auto& name : Registry::instance().names("transforms"))
     for (const auto& spec : variants("transforms", name)) {
+      const Settings* count = spec.settings ? spec.settings->find("count") : nullptr;
+      if (count && std::stoll(count->text) >= kCols) continue;  // outliers leave at least one channel as it is
       std::string shown = name;
       for (const auto& [key, value] : spec.settings->entries) shown += " " + key + "=" + value.text;
       INFO(shown);
@@ -372,7 +374,7 @@ TEST_CASE("transforms: each sees what those before it made") {
     REQUIRE(at != std::string::npos);
     return std::stod(notes.substr(at + std::string("largest input ").size()));
   };
-  REQUIRE(smoothed("{type: outliers, count: 300, factor: 100}, ") == Approx(100 * smoothed("")).epsilon(0.01));
+  REQUIRE(smoothed("{type: outliers, count: 255, factor: 100}, ") == Approx(100 * smoothed("")).epsilon(0.01));
   // A rotation turns what was planted before it, and leaves what is planted behind it: columns a millionth of the rest are lost in fp16.
   const auto half = [](const std::string& transforms) { return logits_of(kShakespeare, "{quantizer: rtn, format: fp16, transforms: [" + transforms + "]}"); };
   const std::vector<float> turned = half("hadamard"), planted = half("{type: outliers, factor: 1000000}, hadamard"), behind = half("hadamard, {type: outliers, factor: 1000000}");

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "patchbay/transform.h"
+#include "support.h"
 #include "weight_support.h"
 
 using namespace patchbay;
@@ -30,5 +31,8 @@ TEST_CASE("outliers: so many channels are larger by so much, drawn by the seed")
   }
   REQUIRE(planted("5", "50", "3") == planted("5", "50", "3"));
   REQUIRE(planted("5", "50", "3") != planted("5", "50", "4"));
-  REQUIRE(planted("1000", "50", "3", 16) == std::vector<float>(16, 50.0f));  // no more than there are
+  const std::vector<float> most = planted("15", "50", "3", 16);
+  REQUIRE(std::count(most.begin(), most.end(), 1.0f) == 1);
+  for (const char* count : {"16", "300"})
+    REQUIRE_THAT(message_of([&] { planted(count, "50", "3", 16); }), Catch::Contains("outliers: count: " + std::string(count) + " of 16 channels leave no ordinary one") && Catch::Contains("0 to 15"));
 }
