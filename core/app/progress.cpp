@@ -67,10 +67,16 @@ std::string bar_line(double fraction, const std::string& what, std::optional<dou
   return room > kLeastWhatWidth ? line + " " + cut(doing, room - 1) : line;
 }
 
+std::string plain_line(double fraction, const std::string& what, double seconds, std::optional<double> seconds_left) {
+  const std::string left = seconds_left ? fmt::format(", about {} left", clock_text(*seconds_left)) : "";
+  return fmt::format("{}% {} ({}{})", static_cast<int>(100 * std::clamp(fraction, 0.0, 1.0)), printable(what), clock_text(seconds), left);
+}
+
 TerminalProgress::TerminalProgress(bool quiet) : quiet_(quiet), terminal_(!quiet && draws_bars()) {}
 TerminalProgress::~TerminalProgress() { clear(); }
 
 void TerminalProgress::doing(double fraction, const std::string& what) {
+  if (!terminal_ && !quiet_) heartbeat_.doing([this, fraction, what, left = left_.at(fraction)] { return plain_line(fraction, what, seconds(), left); });
   if (!terminal_) return;
   clear();
   const auto columns = terminal_columns(STDERR_FILENO);
@@ -90,6 +96,8 @@ void TerminalProgress::doing_evenly(double fraction, const std::string& what) {
 void TerminalProgress::finished(double fraction, const std::string& line) {
   left_.finished(fraction, seconds());
   if (quiet_) return;
+  heartbeat_.said();
+  if (fraction >= 1) heartbeat_.doing(nullptr);
   clear();
   const auto left = fraction < 1 ? left_.at(fraction) : std::nullopt;
   fmt::print(stderr, "{} ({}{})\n", printable(line), clock_text(seconds()), left ? ", about " + clock_text(*left) + " left" : "");
@@ -97,6 +105,7 @@ void TerminalProgress::finished(double fraction, const std::string& line) {
 
 void TerminalProgress::note(const std::string& line) {
   if (quiet_) return;
+  heartbeat_.said();
   clear();
   fmt::print(stderr, "{}\n", printable(line));
 }

@@ -1,11 +1,12 @@
 /// @file progress.h
-/// How far an experiment is: a bar on a terminal, plain lines elsewhere.
+/// How far a long command is: a bar on a terminal, plain lines elsewhere.
 #pragma once
 #include <chrono>
 #include <optional>
 #include <string>
 
 #include "experiment/experiment.h"
+#include "heartbeat.h"
 
 namespace patchbay::app {
 
@@ -24,7 +25,10 @@ std::string clock_text(double seconds);
 /// One line of at most `columns` ASCII characters: percent and time left first, then what is done, then a bar, as far as there is room.
 std::string bar_line(double fraction, const std::string& what, std::optional<double> seconds_left, std::size_t columns);
 
-/// Writes to stderr. The bar redraws itself and leaves no trace; TERM=dumb and whatever is no terminal get one line per finished run.
+/// What stands for the bar where none is drawn: "42% block 2 of 4: inputs (1:30, about 2:04 left)".
+std::string plain_line(double fraction, const std::string& what, double seconds, std::optional<double> seconds_left);
+
+/// Writes to stderr. The bar redraws itself and leaves no trace; TERM=dumb and whatever is no terminal get one line per finished run, and one after 30 s without any.
 class TerminalProgress : public Progress {
  public:
   explicit TerminalProgress(bool quiet);
@@ -44,6 +48,7 @@ class TerminalProgress : public Progress {
   TimeLeft left_;
   double began_at_ = -1, began_seconds_ = 0;  ///< of what goes on evenly: the fraction, and when
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  Heartbeat heartbeat_;  ///< last: it looks at the others from its thread
 };
 
 }  // namespace patchbay::app

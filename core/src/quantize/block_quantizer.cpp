@@ -59,6 +59,7 @@ QuantizedModel BlockQuantizer::quantized(EditableBlock& block, int layer, bool g
 void BlockQuantizer::apply(const Transform& transform, EditableBlock& block, int layer) {
   if (transform.needs().any()) gather_inputs(block, {layer, BlockPart::attention, BlockPart::feed_forward, {}, transform.needs()});
   for (BlockGroup& part : block.groups()) {
+    progress_(of_block_, "transform of " + part.group.name);
     try {
       if (const std::string line = transform.apply(part.group, ops_.device()); !line.empty()) block.note(part.group, line);
     } catch (const Error& error) {
