@@ -8,9 +8,7 @@
 namespace patchbay::app {
 
 CLI::Option* json_flag(CLI::App& command, bool& json) { return command.add_flag("--json", json, "Machine-readable output"); }
-void assignments(CLI::App& command, std::vector<std::string>& list) {
-  command.add_option("key=value", list, "Settings, as under base: in YAML (kv_store.format=int8)");
-}
+void assignments(CLI::App& command, std::vector<std::string>& list, const char* what) { command.add_option("key=value", list, what); }
 void threads(CLI::App& command, int& count, const char* what) { number(command, "--threads", count, what, 0, kMaxThreads); }
 std::function<std::string(const std::string&)> one_of(std::vector<std::string> names) {
   return [names = std::move(names)](const std::string& text) {

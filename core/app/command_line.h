@@ -30,7 +30,7 @@ void add(CLI::App& app, Outcome& outcome, const char* name, const char* what, co
 
 // Options that several commands have.
 CLI::Option* json_flag(CLI::App& command, bool& json);
-void assignments(CLI::App& command, std::vector<std::string>& list);
+void assignments(CLI::App& command, std::vector<std::string>& list, const char* what = "Settings, as under base: in YAML (kv_store.format=int8)");
 void threads(CLI::App& command, int& count, const char* what = "Threads; 0: all cores");
 void model(CLI::App& command, ModelOptions& options);
 void token_list(CLI::App& command, std::vector<int>& list);

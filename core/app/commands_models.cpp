@@ -2,6 +2,15 @@
 #include "command_line.h"
 
 namespace patchbay::app {
+namespace {
+
+constexpr const char* kQuantizeExamples = R"(Examples:
+  patchbay quantize --model tiny-shakespeare --out m.gguf format.type=q4_k_m
+  patchbay quantize --model tiny-shakespeare --out m.gguf format.type=q4_0 quantizer.type=gptq calibration.samples=32 'rules=[{match: "*.ffn_down", format: q8_0}]'
+  patchbay quantize --model tiny-shakespeare --out folder format.type=int_grouped format.bits=4 'transforms=[awq]'
+All settings: docs/quantizing.md; patchbay list quantizers, formats, transforms; patchbay describe format/q4_k_m)";
+
+}  // namespace
 
 void add_check(CLI::App& app, Outcome& outcome) {
   add<CheckOptions>(
@@ -49,7 +58,9 @@ void add_quantize(CLI::App& app, Outcome& outcome) {
                                 command.add_option("--layout", options.layout, "Of a folder's weights: gptq, gptq_v2, awq, awq_gemv, compressed-tensors; else by the format");
                                 command.add_flag("--force", options.force, "Replace what is there");
                                 command.add_flag("--quiet", options.quiet, "No progress");
-                                assignments(command, options.model.assignments);
+                                assignments(command, options.model.assignments,
+                                            "Settings, as under weights: in YAML: quantizer, format, transforms, calibration, rules, targets, bits_by_sensitivity");
+                                command.footer(kQuantizeExamples);
                               }, quantize);
 }
 

@@ -2,12 +2,14 @@
 // does.
 //
 // --json: {"file", "form": "gguf" or "safetensors", "gguf_version" of GGUF, "file_bytes", "architecture", "name", "hyperparameters": {..}, "tokenizer": {..},
-// "parameters", "weights_bytes", "bits_per_weight", where there are any "warnings": [..],
+// "parameters", "weights_bytes", "bits_per_weight", where there are any "warnings": [..], of quantised folders and what `patchbay quantize` wrote
+// "quantization": {"layout" of a folder, "weights": the settings, "calibration_sha256"}, with bits_by_sensitivity "note",
 // "types": [{"type", "tensors", "parameters", "bytes", "bits_per_weight", "computed"}]} and with --tensors
 // "tensors": [{"name", "type", "shape", "bytes"}], shapes as in the file: the first extent varies fastest; with settings also "runs_as", "runs_as_bits_per_weight"
 // and, where a mix's blocks divide no row, "instead_of".
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +17,8 @@
 #include "common.h"
 #include "folder_warnings.h"
 #include "json_file.h"
+#include "layouts/quantization_config.h"
+#include "quantize/sensitivity_scan.h"
 #include "utf8.h"
 
 namespace patchbay::app {
@@ -51,6 +55,25 @@ json values_under(const ModelFile& file, const std::string& prefix) {
     if (entry.key.starts_with(prefix)) values[std::string(entry.key.substr(prefix.size()))] = value_json(entry);
   }
   return values;
+}
+
+/// The layout of a folder's quantised weights, and what `patchbay quantize` left of its settings; empty where there is neither.
+json quantization_of(const ModelFile& file, const json& hyperparameters) {
+  json result = json::object();
+  if (file.form() == FileForm::gguf) {
+    if (const auto text = file.maybe_string("patchbay.weights")) {
+      try {
+        result["weights"] = JsonFile("patchbay.weights", std::string(*text)).value();
+      } catch (const Error&) {
+        result["weights"] = *text;  // somebody else's
+      }
+    }
+    if (const auto hash = file.maybe_string("patchbay.calibration.sha256")) result["calibration_sha256"] = *hash;
+  } else if (!file.folder().empty()) {
+    if (const auto config = read_quantization_config(file.folder())) result["layout"] = layout_name(*config);
+    if (const auto ours = hyperparameters.find("patchbay"); ours != hyperparameters.end() && ours->is_object()) result.update(*ours);
+  }
+  return result;
 }
 
 struct TypeTotal { std::int64_t tensors = 0, parameters = 0, bytes = 0; bool computed = false; };
@@ -102,6 +125,7 @@ json summary(const ModelFile& file) {
   for (const FileTensor& tensor : file.tensors()) parameters += parameters_of(tensor), bytes += tensor.bytes;
   json result = {{"file", file.path()}, {"form", gguf ? "gguf" : "safetensors"}, {"file_bytes", file.file_bytes()}};
   gguf ? describe_gguf(file, result) : describe_folder(file, result);
+  if (json quantization = quantization_of(file, result.value("hyperparameters", json::object())); !quantization.empty()) result["quantization"] = std::move(quantization);
   result["parameters"] = parameters;
   result["weights_bytes"] = bytes;
   result["bits_per_weight"] = bits_per_weight(bytes, parameters);
@@ -123,12 +147,33 @@ json tensors_json(const ModelFile& file, const std::map<std::string, TensorPath>
   return tensors;
 }
 
-std::string shown(const json& value) { return value.is_string() ? escaped(value.get<std::string>(), 100) : value.dump(); }
+constexpr std::size_t kShown = 100, kSettingShown = 300;  // bytes of a text
 
-void print_group(const char* title, const json& values) {
+std::string shown(const json& value, std::size_t limit = kShown) { return value.is_string() ? escaped(value.get<std::string>(), limit) : value.dump(); }
+
+void print_group(const char* title, const json& values, std::size_t limit = kShown) {
   if (values.empty()) return;
   fmt::print("\n{}\n", title);
-  for (const auto& [key, value] : values.items()) fmt::print("  {:<36} {}\n", escaped(key), shown(value));
+  for (const auto& [key, value] : values.items()) fmt::print("  {:<36} {}\n", escaped(key), shown(value, limit));
+}
+
+/// Settings, one a line, as the command line has them: "format.bits", 4. Of a list (rules) at most so many lines.
+void add_settings(const std::string& path, const json& value, json& lines) {
+  constexpr std::size_t kListed = 8;
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) add_settings(path.empty() ? key : path + "." + key, inner, lines);
+  } else if (value.is_array()) {
+    for (std::size_t i = 0; i < std::min(value.size(), kListed); ++i) lines[fmt::format("{}[{}]", path, i)] = value[i].dump(-1, ' ', false, json::error_handler_t::replace);
+    if (value.size() > kListed) lines[path + "[...]"] = fmt::format("{} more; --json has all", value.size() - kListed);
+  } else {
+    lines[path] = value;
+  }
+}
+
+json setting_lines(const json& quantization) {
+  json lines = json::object();
+  for (const auto& [key, value] : quantization.items()) add_settings(key == "weights" && value.is_object() ? "" : key, value, lines);
+  return lines;
 }
 
 std::string runs_as(const json& tensor) {
@@ -146,7 +191,10 @@ void print(const json& model) {
   fmt::print("  {:<36} {:.1f} million\n", "parameters", model["parameters"].get<double>() / 1e6);
   fmt::print("  {:<36} {:.1f} MB, {:.3f} bits per weight\n", "weights", model["weights_bytes"].get<double>() / 1e6,
              model["bits_per_weight"].get<double>());
-  print_group("architecture", model.value("hyperparameters", json::object()));
+  json hyperparameters = model.value("hyperparameters", json::object());
+  hyperparameters.erase("patchbay");  // a group of its own
+  print_group("architecture", hyperparameters);
+  print_group("quantisation", setting_lines(model.value("quantization", json::object())), kSettingShown);
   print_group("tokenizer", model["tokenizer"]);
   print_group("metadata", model.value("metadata", json::object()));
   fmt::print("\n{:<12} {:>8} {:>14} {:>14} {:>8}\n", "type", "tensors", "parameters", "bytes", "bits");
@@ -169,10 +217,12 @@ int inspect(const InspectOptions& options) {
   const auto file = ModelFile::open(find_model(options.model.model));
   check_model(*file);
   std::map<std::string, TensorPath> planned;
+  std::string note;
   if (!options.model.assignments.empty()) {
     const RunConfig config = run_config(options.model.assignments, options.model.threads);
     check_run(*file, config);
     planned = planned_weights(*file, config);
+    note = scan_note(config);
   }
   std::vector<std::string> warnings = folder_warnings(*file);
   json result = summary(*file);
@@ -180,10 +230,12 @@ int inspect(const InspectOptions& options) {
     if (const std::string warning = missing_rows_warning(*file, tokenizer["tokens"]); !warning.empty()) warnings.push_back(warning);
   }
   if (!warnings.empty()) result["warnings"] = warnings;
+  if (!note.empty()) result["note"] = note;
   if (options.tensors) result["tensors"] = tensors_json(*file, planned);
   if (options.model.json) {
     fmt::print("{}\n", result.dump(-1, ' ', false, json::error_handler_t::replace));
   } else {
+    if (!note.empty()) fmt::print(stderr, "patchbay: note: {}\n", note);
     for (const std::string& warning : warnings) fmt::print(stderr, "{}: warning: {}\n", printable(file->path()), warning);
     print(result);
   }

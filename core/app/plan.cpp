@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "experiment/text_table.h"
 #include "idle_processors.h"
+#include "quantize/sensitivity_scan.h"
 
 namespace patchbay::app {
 
@@ -27,8 +28,8 @@ int plan(const PlanOptions& options) {
   constexpr int kVocabulary = 1024;  // of the logits that processors are tried on
   std::set<std::string> told;
   for (const auto& run : planned.runs)
-    if (const auto idle = idle_processors(run.config, kVocabulary); !idle.empty() && told.insert(idle).second)
-      fmt::print(stderr, "patchbay: note: run {}: {}\n", run.name, idle);
+    for (const auto& line : {scan_note(run.config), idle_processors(run.config, kVocabulary)})
+      if (!line.empty() && told.insert(line).second) fmt::print(stderr, "patchbay: note: run {}: {}\n", run.name, line);
   return 0;
 }
 

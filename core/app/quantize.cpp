@@ -3,13 +3,16 @@
 // --json: {"out", "tensors", "quantized_tensors", "weights_bytes", "calibration": {..}, "weights": as in a record, "notes": {tensor: line}, "warnings": [..]}.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
+#include <utility>
 
 #include "commands.h"
 #include "common.h"
+#include "convert/output_names.h"
+#include "experiment/text_table.h"
 #include "experiment/weight_records.h"
 #include "interrupt.h"
 #include "json_text.h"
@@ -29,13 +32,14 @@ RunConfig quantizing_config(const QuantizeCommandOptions& options) {
   std::vector<std::string> assignments;
   bool quantizer = false, calibration = false;
   for (std::string assignment : options.model.assignments) {
+    if (const auto equals = assignment.find('='); equals == 0 || equals == std::string::npos)
+      throw Error("command line", printable(assignment) + " is no setting", "key=value with a key of weights, such as format.type=q4_k_m");
     if (assignment.starts_with(kWeights)) assignment.erase(0, kWeights.size());
     quantizer = quantizer || assignment.starts_with("quantizer=") || assignment.starts_with("quantizer.type=");
     calibration = calibration || assignment.starts_with("calibration");
     assignments.push_back(std::string(kWeights) + assignment);
   }
-  const bool gguf = options.out.ends_with(".gguf");
-  if (!quantizer) assignments.insert(assignments.begin(), std::string("weights.quantizer.type=") + (gguf ? "scale_search" : "rtn"));
+  if (!quantizer) assignments.insert(assignments.begin(), std::string("weights.quantizer.type=") + (names_gguf(options.out) ? "scale_search" : "rtn"));
   const RunConfig config = run_config(assignments, options.model.threads);
   if (calibration && !needs_calibration(config))
     throw Error("command line: calibration", "nothing asks for it: quantizer, format and transforms choose without looking at inputs", {},
@@ -53,17 +57,40 @@ nlohmann::ordered_json as_json(const std::string& out, const WrittenModel& writt
   return json;
 }
 
-/// By type: how many matrices, and their bits; and which stand in for a mix's type.
+/// By type: how many matrices, and their bits (which follow from the shape where a row or a matrix has a scale); and which stand in for a mix's type.
 void print_types(const std::vector<TensorPath>& weights) {
-  std::map<std::tuple<std::string, std::string, double>, int> counts;
-  for (const TensorPath& weight : weights) ++counts[{weight.format, weight.instead_of, weight.bits_per_weight}];
-  if (counts.empty()) return;
-  fmt::print("{:<20} {:>9} {:>8}\n", "type", "matrices", "bits");
-  for (const auto& [type, count] : counts) {
-    const auto& [format, instead_of, bits] = type;
-    const std::string why = instead_of.empty() ? "" : fmt::format("  instead of {}, whose blocks divide no row here; format.strict=true refuses that", instead_of);
-    fmt::print("{:<20} {:>9} {:>8.3f}{}\n", format, count, bits, why);
+  struct Row { int matrices = 0; double least = 0, most = 0; };
+  std::map<std::pair<std::string, std::string>, Row> rows;
+  for (const TensorPath& weight : weights) {
+    Row& row = rows[{weight.format, weight.instead_of}];
+    row.least = row.matrices ? std::min(row.least, weight.bits_per_weight) : weight.bits_per_weight;
+    row.most = std::max(row.most, weight.bits_per_weight);
+    ++row.matrices;
   }
+  if (rows.empty()) return;
+  fmt::print("{:<20} {:>9} {:>8}\n", "type", "matrices", "bits");
+  for (const auto& [type, row] : rows) {
+    const auto& [format, instead_of] = type;
+    const std::string why = instead_of.empty() ? "" : fmt::format("  instead of {}, whose blocks divide no row here; format.strict=true refuses that", instead_of);
+    const std::string least = fmt::format("{:.3f}", row.least), most = fmt::format("{:.3f}", row.most);
+    fmt::print("{:<20} {:>9} {:>8}{}{}\n", format, row.matrices, least, least == most ? "" : " to " + most + ", by shape", why);
+  }
+}
+
+void print_summary(const std::string& out, const WrittenModel& written) {
+  constexpr std::size_t kShown = 8;  // of a model with experts there may be hundreds
+  print_types(written.weights);
+  if (const CalibrationSummary& summary = written.calibration; summary.samples > 0)
+    fmt::print("calibration: {}, {}, {} in all\n", printable(summary.source), counted(summary.samples, "sample"), counted(summary.tokens, "token"));
+  for (std::size_t i = 0; i < std::min(kShown, written.warnings.size()); ++i) fmt::print("warning: {}\n", printable(written.warnings[i]));
+  if (written.warnings.size() > kShown) fmt::print("warning: {} more; --json has all\n", written.warnings.size() - kShown);
+  fmt::print("{}: {} tensors, {} of them quantised, {:.1f} MB\n", printable(out), written.tensors, written.quantized_tensors, static_cast<double>(written.weights_bytes) / 1e6);
+}
+
+/// The folder of finished blocks, where there will be any.
+void require_folder_or_nothing(const std::string& kept) {
+  if (std::filesystem::exists(kept) && !std::filesystem::is_directory(kept))
+    throw Error(printable(kept), "is a file, and finished blocks are to be kept in a folder of this name", {}, "remove or rename it, or give another OUT");
 }
 
 }  // namespace
@@ -78,7 +105,10 @@ int quantize(const QuantizeCommandOptions& options) {
   write.force = options.force;
   write.layout = options.layout;
   const std::string kept = options.out + ".partial";
-  if (needs_walk(config)) write.quantize.folder = kept;
+  if (needs_walk(config)) {
+    require_folder_or_nothing(kept);
+    write.quantize.folder = kept;
+  }
   write.quantize.progress = [&](double fraction, const std::string& what) {
     throw_if_interrupted();
     progress.doing_evenly(fraction, what);
@@ -95,15 +125,12 @@ int quantize(const QuantizeCommandOptions& options) {
     return 128 + interrupt_signal();
   }
   progress.clear();
-  std::error_code ignored;
-  std::filesystem::remove_all(kept, ignored);
+  if (std::error_code ignored; std::filesystem::is_directory(kept, ignored)) std::filesystem::remove_all(kept, ignored);
   if (options.model.json) {
     fmt::print("{}\n", json_text(as_json(options.out, written)));
     return 0;
   }
-  print_types(written.weights);
-  fmt::print("{}: {} tensors, {} of them quantised, {:.1f} MB\n", printable(options.out), written.tensors, written.quantized_tensors,
-             static_cast<double>(written.weights_bytes) / 1e6);
+  print_summary(options.out, written);
   return 0;
 }
 

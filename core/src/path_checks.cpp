@@ -31,6 +31,8 @@ std::string output_target(const std::string& path) {
   const auto folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::exists(folder))
     throw Error(shown(folder), "no such folder: " + shown(fs::path(path).filename()) + " is to be written there", {}, "make the folder first, or give another name");
+  if (!folder.empty() && !fs::is_directory(folder))
+    throw Error(shown(folder), "is a file and no folder: " + shown(fs::path(path).filename()) + " is to be written there", {}, "give another name");
   return path;
 }
 

@@ -183,17 +183,17 @@ Registry& Registry::instance() {
 
 const PluginTable& Registry::find(std::string_view kind, std::string_view name) {
   const std::string reference = printable(std::string(kind) + "/" + std::string(name));
-  const std::vector<std::string> known = names(kind);
-  const std::lock_guard lock(impl_->mutex);
-  const auto of_kind = impl_->kinds.find(kind);
+  const auto of_kind = impl_->kinds.find(kind);  // the maps never change after construction, what they hold does
   if (of_kind == impl_->kinds.end()) {
     throw Error(reference, "no plugin of this kind", joined(kinds()), "looked in " + impl_->searched);
   }
   const auto found = of_kind->second.find(std::string(name));
   if (found == of_kind->second.end()) {
+    const std::vector<std::string> known = names_and_aliases(kind);
     const std::string near = suggestion(name, known);
     throw Error(reference, "unknown plugin", joined(known), near.empty() ? "" : "did you mean " + near + "?");
   }
+  const std::lock_guard lock(impl_->mutex);
   Library& library = found->second;
   if (library.table == nullptr && library.reason.empty()) open(library, of_kind->first, found->first, *this);
   if (library.table == nullptr) throw Error(reference, "refused: " + library.reason, "", "file " + library.path);
@@ -231,6 +231,20 @@ std::vector<std::string> Registry::names(std::string_view kind) const {
   return result;
 }
 
+std::vector<std::string> Registry::names_and_aliases(std::string_view kind) {
+  std::vector<std::string> all = names(kind);
+  for (const std::string& name : names(kind)) {
+    try {
+      const PluginAliases aliases = find(kind, name).aliases;
+      all.insert(all.end(), aliases.names.begin(), aliases.names.end());
+    } catch (const Error&) {
+      // a refused library has no other names
+    }
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
 std::vector<std::string> Registry::kinds() const {
   std::vector<std::string> result;
   for (const auto& [kind, libraries] : impl_->kinds) result.push_back(kind);
@@ -260,12 +274,11 @@ std::vector<RefusedPlugin> Registry::refused() {
 const PluginTable& Registry::resolve(std::string_view reference) {
   const std::size_t slash = reference.find('/');
   const std::string_view name = slash == std::string_view::npos ? reference : reference.substr(slash + 1);
-  std::vector<std::string> matches, everything;
+  std::vector<std::string> matches;
   for (const auto& [kind, libraries] : impl_->kinds) {
     if (slash != std::string_view::npos && names_kind(reference.substr(0, slash), kind))
       return find(kind, without_alias(kind, {std::string(name), nullptr}).type);
     if (libraries.contains(std::string(name))) matches.push_back(kind + "/" + std::string(name));
-    for (const auto& [each, library] : libraries) everything.push_back(each);
   }
   if (slash != std::string_view::npos) throw Error(printable(reference), "unknown kind of plugin", joined(kinds()));
   if (matches.size() == 1) return find(std::string_view(matches[0]).substr(0, matches[0].find('/')), name);
@@ -274,6 +287,9 @@ const PluginTable& Registry::resolve(std::string_view reference) {
     const std::string own = without_alias(kind, {std::string(name), nullptr}).type;
     if (own != name) return find(kind, own);
   }
+  std::vector<std::string> everything;
+  for (const std::string& kind : kinds())
+    for (const std::string& each : names_and_aliases(kind)) everything.push_back(each);
   const std::string near = suggestion(name, everything);
   throw Error(printable(reference), "unknown plugin", "", (near.empty() ? "" : "did you mean " + near + "? ") + "patchbay list shows all");
 }

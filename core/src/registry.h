@@ -31,7 +31,7 @@ class PATCHBAY_API Registry {
   /// the program, then beside this library.
   static Registry& instance();
 
-  /// @throws Error listing the names there are (and a suggestion), or the reason of a refusal.
+  /// @throws Error listing the names there are, other names too (and a suggestion), or the reason of a refusal.
   const PluginTable& find(std::string_view kind, std::string_view name);
   /// A spec whose type is another name of a plugin ("q4_k_m") becomes one by the plugin's own (gguf_mix, mix: q4_k_m); any other stays.
   PluginSpec without_alias(std::string_view kind, const PluginSpec& spec);
@@ -52,6 +52,8 @@ class PATCHBAY_API Registry {
 
  private:
   Registry();
+  /// names(), and the other names that their plugins have; loads them.
+  std::vector<std::string> names_and_aliases(std::string_view kind);
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };

@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/cost_model.h"
 #include "engine/kernel_trial.h"
@@ -116,11 +117,15 @@ std::vector<std::shared_ptr<LogitsProcessor>> Session::make_processors() const {
 
 std::map<std::string, TensorPath> planned_weights(const ModelFile& file, const RunConfig& config) {
   const WeightPlan plan(file, read_model_spec(file), config);
+  const std::set<std::string> open = left_to_scan(plan, config);
+  const std::string candidates = candidate_labels(config);
   std::map<std::string, TensorPath> weights;
   for (const WeightPlan::Matrix& matrix : plan.matrices()) {
     const WeightPlan::Choice& choice = plan.choice(matrix.label);
     const auto format = choice.format ? choice.format : stored_format(file, *matrix.tensor);
-    weights[std::string(matrix.tensor->name)] = {matrix.label, format->label(), "", format->bits_per_weight(matrix.rows, matrix.cols), choice.instead_of};
+    TensorPath& weight = weights[std::string(matrix.tensor->name)];
+    weight = {matrix.label, format->label(), "", format->bits_per_weight(matrix.rows, matrix.cols), choice.instead_of};
+    if (open.contains(matrix.label)) weight = {matrix.label, candidates, "", config.sensitivity.budget};
   }
   return weights;
 }

@@ -88,7 +88,7 @@ class PATCHBAY_API Session {
   std::unique_ptr<Impl> impl_;
 };
 
-/// By the tensor's name in the file: the format in which the run will hold each matrix. Kernels are not chosen yet.
+/// By the tensor's name in the file: the format in which the run will hold each matrix, or, before a scan (bits_by_sensitivity), its candidates. No kernels.
 PATCHBAY_API std::map<std::string, TensorPath> planned_weights(const ModelFile& file, const RunConfig& config);
 /// Checks a run against a model without loading weights: shapes, formats that do not fit (naming the tensor), context, calibration.
 /// What `plan` calls. Returns what activations will be: "q8", "f16", by stage where there are two. @throws Error.

@@ -258,7 +258,7 @@ TEST_CASE("a quantised file becomes a folder: f32 keeps every value, f16 and bf1
   const Place place;
   const int quantised = write_quantised("qwen2", place / "q.gguf");
   REQUIRE(quantised > 10);
-  const auto note = [&](const char* type) { return std::to_string(quantised) + " quantised tensors are rounded to " + type + ": --type f32 keeps every value"; };
+  const auto note = [&](const char* type) { return std::to_string(quantised) + " quantised tensors are rounded to " + type + ": patchbay convert --type f32 keeps every value"; };
   const std::string no_text = "the GGUF file has no tokenizer: the folder knows no text and no chats";
   CHECK(convert(place / "q.gguf", place / "usual") == std::vector<std::string>{note("f16"), no_text});
   CHECK(convert(place / "q.gguf", place / "f16", {"f16", false}) == std::vector<std::string>{note("f16"), no_text});

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "config.h"
+#include "engine/cost_model.h"
 #include "patchbay/plugin.h"
 #include "quantize/bit_allocation.h"
 #include "quantize/calibration_tokens.h"
@@ -184,5 +185,26 @@ TEST_CASE("sensitivity: settings that cannot be met are refused by their keys") 
   CHECK_THAT(run_refusal(chosen("budget: 3, candidates: [2, q4_k]")), Contains("tensor blk.0.") && Contains("q4_k"));
   CHECK_THAT(run_refusal(chosen("budget: 3, candidates: [2, q4_k_m]")), Contains("mix"));
   CHECK_THAT(run_refusal(chosen("budget: 3, candidates: [2, 4]", ", rules: [{match: '*', format: bf16}]")), Contains("none is left"));
-  CHECK_THAT(message_of([&] { with_bits_by_sensitivity(model("qwen3"), config_of(chosen("budget: 3, candidates: [2, 4]")), {}); }), Contains("budget") && Contains("smallest candidates"));
+  CHECK_THAT(run_refusal(chosen("budget: 3, candidates: [2, 4]")), Contains("budget") && Contains("the smallest candidates take 4.250 bits per weight, scales included, and 3 are allowed; allowed: 4.250 or more"));
+  CHECK_THAT(run_refusal(chosen("budget: 3, candidates: [2, 4], per: layer")), Contains("4.250 bits per weight"));
+}
+
+TEST_CASE("sensitivity: before the scan, sizes are the budget's and formats the candidates; rules, embedding and head keep their own") {
+  const auto file = model("qwen3");
+  const RunConfig config = config_of(chosen("budget: 7, candidates: [2, 8]", ", rules: [{match: blk.0.ffn_up, format: bf16}]"));
+  const auto planned = planned_weights(*file, config);
+  CHECK(planned.at("blk.1.ffn_up.weight").format == "int_grouped/b2/g8 or int_grouped/b8/g8");
+  CHECK(planned.at("blk.1.ffn_up.weight").bits_per_weight == 7);
+  CHECK(planned.at("blk.0.ffn_up.weight").format == "bf16");
+  CHECK(planned.at("token_embd.weight").format == "fp32");
+  CHECK_THAT(scan_note(config), Contains("int_grouped/b2/g8 or int_grouped/b8/g8") && Contains("7 on average"));
+  CHECK(scan_note(config_of("none")).empty());
+  std::string said;
+  QuantizeOptions options;
+  options.note = [&](const std::string& line) { said = line; };
+  const ResolvedRun run = with_bits_by_sensitivity(file, config, options);
+  const auto predicted = model_cost(*file, config).weights_bytes, taken = model_cost(*file, run.config).weights_bytes;
+  CHECK(predicted >= taken);
+  CHECK(static_cast<double>(predicted) < 1.1 * static_cast<double>(taken));
+  CHECK_THAT(said, Contains("bits per weight of 7 allowed: ") && Contains(" in int_grouped/b2/g8, ") && Contains(" in int_grouped/b8/g8"));
 }

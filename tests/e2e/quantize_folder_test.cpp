@@ -151,6 +151,25 @@ TEST_CASE("check: scales and codes of a quantised folder that are no numbers are
   CHECK_THAT(spoilt(fp8, module + "weight_scale", 4, std::string("\0\0\x80\x7f", 4)), Contains(module + "weight_scale") && Contains("value 1 is inf"));
 }
 
+TEST_CASE("quantize, convert: what is quantised in a folder and becomes floats is said, and so is the folder's layout") {
+  const TemporaryFolder folder;
+  const std::string quantised = folder / "q";
+  REQUIRE(quantize(model_folder(), quantised, {"awq_gemv", "rtn", "{type: int_grouped, bits: 4, group_size: 64}", {}, ""}).code == 0);
+  const std::string all = "28 quantised tensors are rounded to f16: patchbay convert --type f32 keeps every value";
+  CHECK_THAT(run_program({"convert", quantised, folder / "a.gguf"}).err, Contains("patchbay: note: " + all));
+  CHECK(run_program({"convert", quantised, folder / "b.gguf", "--type", "f32"}).err.empty());
+  const auto stored = run_program({"quantize", "--model", quantised, "--out", folder / "c.gguf", "quantizer=none"});
+  REQUIRE(stored.code == 0);
+  CHECK_THAT(stored.out, Contains("warning: " + all));
+  const auto some = run_quantize(quantised, folder / "d", {"format.type=w8a8", "rules=[{match: '*.ffn_down', quantizer: none}]"});
+  REQUIRE(some.code == 0);
+  CHECK_THAT(Json::parse(some.out)["warnings"].dump(), Contains("4 quantised tensors are rounded to f16"));
+  const Json described = Json::parse(run_program({"inspect", quantised, "--json"}).out);
+  CHECK(described["quantization"]["layout"] == "awq_gemv");
+  CHECK(described["quantization"]["weights"]["format"]["bits"] == 4);
+  CHECK_THAT(run_program({"inspect", quantised}).out, Contains("quantisation\n") && Contains("awq_gemv\n") && Contains("  format.bits "));
+}
+
 TEST_CASE("quantize: large models are cut into shards with an index") {
   const TemporaryFolder folder;
   const auto file = ModelFile::open(model_folder());

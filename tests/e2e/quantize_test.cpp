@@ -231,3 +231,79 @@ TEST_CASE("quantize: what cannot be written is refused before any work") {
   CHECK_THAT(refused(folder / "a.gguf", {"quantizer.type=gptq", "format.type=q4_0", "calibration.text=nowhere.txt"}), Contains("nowhere.txt"));
   CHECK_THAT(refused(folder / "a.gguf", {"format.type=q9_9"}), Contains("q9_9"));
 }
+
+TEST_CASE("quantize: the last lines say on what was calibrated and what to mind, and name each type once") {
+  const TemporaryFolder folder;
+  const auto result = run_program({"quantize", "--quiet", "--model", kModel, "--out", folder / "a.gguf", "quantizer.type=gptq", "format.type=q4_0",
+                                   "calibration.text=" + source_path("data/calibration.txt"), "calibration.samples=1", "calibration.length=2000"});
+  REQUIRE(result.code == 0);
+  CHECK(result.err.empty());
+  CHECK_THAT(result.out, Contains("calibration.txt, 1 sample, 512 tokens in all\n") &&
+                             Contains("warning: calibration: 1 sample, 512 tokens in all, where 1 of 2000 tokens are asked for") &&
+                             Contains("none can be longer than the model's context of 512 tokens") &&
+                             Contains("warning: calibration: 4 matrices have more columns (up to 768) than there are tokens (512)"));
+  const auto by_shape = run_program({"quantize", "--model", kModel, "--out", folder / "f", "format.type=w8a8"});
+  REQUIRE(by_shape.code == 0);
+  const auto first = by_shape.out.find("w8a8");
+  REQUIRE(first != std::string::npos);
+  CHECK(by_shape.out.find("w8a8", first + 1) == std::string::npos);
+  CHECK_THAT(by_shape.out, Contains(" 28 ") && Contains(", by shape"));
+}
+
+TEST_CASE("quantize: .GGUF is an ending as .gguf is, and names that nothing can be written under are refused at once") {
+  const TemporaryFolder folder;
+  REQUIRE(run_program(command(folder / "A.GGUF", {"format.type=q4_0"})).code == 0);
+  CHECK(ModelFile::open(folder / "A.GGUF")->form() == FileForm::gguf);
+  std::ofstream(folder / "file") << "mine";
+  std::ofstream(folder / "b.gguf.partial") << "mine";
+  const auto refusal = [&](const std::string& out, const std::string& quantizer) {
+    const auto result = run_program(command(out, {"quantizer.type=" + quantizer, "format.type=q4_0", "calibration.samples=1", "calibration.length=8"}));
+    CHECK(result.code == 1);
+    return result.err;
+  };
+  CHECK_THAT(refusal(folder / "file/x.gguf", "gptq"), Contains("file: is a file and no folder: x.gguf is to be written there"));
+  CHECK_THAT(refusal(folder / "b.gguf", "gptq"), Contains("b.gguf.partial: is a file, and finished blocks"));
+  CHECK_THAT(refusal(folder / ".gguf", "gptq"), Contains("is an ending without a name; allowed: NAME.gguf"));
+  REQUIRE(run_program(command(folder / "b.gguf", {"format.type=q4_0"})).code == 0);  // keeps no blocks
+  CHECK(read_file(folder / "b.gguf.partial") == "mine");
+}
+
+TEST_CASE("quantize: what is mistyped is answered in its own words") {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::vector<std::string>& settings) {
+    const auto result = run_program(command(folder / "a.gguf", settings));
+    CHECK(result.code == 1);
+    return result.err;
+  };
+  CHECK_THAT(refusal({"format.type"}), Contains("format.type is no setting; allowed: key=value with a key of weights, such as format.type=q4_k_m"));
+  CHECK_THAT(refusal({"format.type=Q4_K_M"}), Contains("q3_k_l, ") && Contains("did you mean q4_k_m?"));
+  CHECK_THAT(refusal({"format.type=Q4_0"}), Contains("did you mean q4_0?"));
+  const std::vector<std::string> gptq = {"quantizer.type=gptq", "format.type=q4_0"};
+  CHECK_THAT(refusal({gptq[0], gptq[1], "calibration.text=" + folder.path}), Contains("calibration.text: ") && Contains(" is a folder; allowed: a file of text"));
+  CHECK_THAT(refusal({gptq[0], gptq[1], "calibration.prompts=" + source_path("data/evaluation.txt")}), Contains("evaluation.txt:1: is no JSON object; allowed: lines such as {"));
+  const auto help = run_program({"quantize", "--help"}).out;
+  CHECK_THAT(help, Contains("format.type=q4_k_m") && Contains("transforms") && Contains("rules=[") && !Contains("kv_store"));
+}
+
+TEST_CASE("inspect shows the settings that quantize wrote") {
+  const TemporaryFolder folder;
+  const std::string out = folder / "a.gguf";
+  REQUIRE(run_program(command(out, {"quantizer.type=rtn", "format.type=q4_0", "rules=[{match: blk.1.ffn_down, format: {type: q8_0}}]"})).code == 0);
+  const auto json = nlohmann::json::parse(run_program({"inspect", out, "--json"}).out);
+  CHECK(json["quantization"]["weights"]["quantizer"]["type"] == "rtn");
+  CHECK(json["quantization"]["weights"]["rules"][0]["match"] == "blk.1.ffn_down");
+  const auto shown = run_program({"inspect", out}).out;
+  for (const std::string line : {"quantisation\n", "  format.type ", "q4_0\n", "  quantizer.type ", "rtn\n", "  rules[0] ", "blk.1.ffn_down"}) CHECK_THAT(shown, Contains(line));
+  CHECK_FALSE(nlohmann::json::parse(run_program({"inspect", kModel, "--json"}).out).contains("quantization"));
+}
+
+TEST_CASE("inspect and plan name the candidates of bits_by_sensitivity, at the budget's bits, and say that a scan decides") {
+  const std::string sensitivity = "{budget: 4.6, candidates: [q4_0, q8_0]}";
+  const auto result = run_program({"inspect", kModel, "--tensors", "weights.quantizer=gptq", "weights.format.type=q4_0", "weights.bits_by_sensitivity=" + sensitivity});
+  REQUIRE(result.code == 0);
+  CHECK_THAT(result.out, Contains("runs as q4_0 or q8_0, 4.600 bits") && !Contains("runs as q4_0, "));
+  CHECK_THAT(result.err, Contains("note: bits_by_sensitivity: a scan that comes first decides which of q4_0 or q8_0 each matrix gets"));
+  const auto plan = run_program({"plan", source_path("configs/ablations/sensitivity.yaml")});
+  REQUIRE(plan.code == 0);
+  CHECK_THAT(plan.err, Contains("note: run ") && Contains("a scan that comes first decides"));
+}

@@ -15,6 +15,7 @@
 #include "convert/tokenizer_forms.h"
 #include "engine/architectures.h"
 #include "engine/model_spec_hf.h"
+#include "experiment/text_table.h"
 #include "files.h"
 #include "json_file.h"
 #include "path_checks.h"
@@ -39,6 +40,11 @@ const TensorType* type_named(const std::string& name) {
     if (name == option) return find_tensor_type(type);
   }
   throw Error("--type", "unknown type '" + escaped(name, 40) + "'", "f32, f16, bf16");
+}
+
+void note_rounding(const ModelFile& file, const TensorType* type, std::vector<std::string>& notes) {
+  const int quantised = count_quantised(file);
+  if (const std::string_view name = type ? type->name : "F16"; quantised > 0 && name != "F32") notes.push_back(rounding_note(quantised, name));
 }
 
 // A folder to GGUF ------------------------------------------------------------------------------------------------------------
@@ -88,6 +94,7 @@ std::vector<std::string> to_gguf(const std::shared_ptr<const ModelFile>& file, c
   add_model_metadata(writer, spec, config.value(), architecture, config.name());
   auto notes = add_texts(writer, file->folder(), spec.vocabulary);
   note_unread(spec, *find_architecture(architecture), notes);
+  note_rounding(*file, type, notes);
   for (TensorOutput& tensor : tensors_for_gguf(file, tensor_pairs(spec, find_architecture(architecture)->interleaved), type)) writer.tensor(std::move(tensor));
   const Beside beside(target);
   const auto require_described = [&] { require_same_model(spec, described_by(beside.path, config.name()), config.name(), "GGUF"); };
@@ -111,7 +118,7 @@ class FolderWriter {
   std::vector<std::string> write(const TensorType* type) {
     files_.config["dtype"] = files_.config["torch_dtype"] = torch_type((type ? *type : usual_type(*file_)).name);
     auto tensors = tensors_for_folder(file_, files_.pairs(), type);
-    note_rounding(type);
+    note_rounding(*file_, type, notes_);
     std::error_code code;
     fs::create_directory(folder_, code);
     if (code) throw Error(escaped(folder_), "making the folder failed: " + code.message());
@@ -122,13 +129,6 @@ class FolderWriter {
   }
 
  private:
-  void note_rounding(const TensorType* type) {
-    const int quantised = count_quantised(*file_);
-    const std::string_view name = type ? type->name : "F16";
-    if (quantised == 0 || name == "F32") return;
-    notes_.push_back(fmt::format("{} quantised tensors are rounded to {}: --type f32 keeps every value", quantised, name == "F16" ? "f16" : "bf16"));
-  }
-
   std::shared_ptr<const ModelFile> file_;
   std::string folder_;
   FolderFiles files_;
@@ -145,6 +145,10 @@ std::vector<std::string> to_folder(const std::shared_ptr<const ModelFile>& file,
 }
 
 }  // namespace
+
+std::string rounding_note(int tensors, std::string_view type) {
+  return fmt::format("{} {} rounded to {}: patchbay convert --type f32 keeps every value", counted(tensors, "quantised tensor"), tensors == 1 ? "is" : "are", type == "F16" ? "f16" : "bf16");
+}
 
 std::vector<std::string> convert_model(const std::shared_ptr<const ModelFile>& file, const std::string& out, const ConvertOptions& options) {
   if (out.empty()) throw Error("OUT", "is empty", "a GGUF file or a folder");

@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model_file.h"
@@ -18,5 +19,8 @@ struct ConvertOptions {
 /// Writes a folder's model as `out`, a GGUF file, or a GGUF file's as `out`, a folder. Appears whole or not at all. Returns notes for people:
 /// what the other form says less precisely. @throws Error.
 PATCHBAY_API std::vector<std::string> convert_model(const std::shared_ptr<const ModelFile>& file, const std::string& out, const ConvertOptions& options);
+
+/// What is said of tensors that are quantised and become floats.
+std::string rounding_note(int tensors, std::string_view type);
 
 }  // namespace patchbay

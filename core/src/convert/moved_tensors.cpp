@@ -200,10 +200,8 @@ std::vector<TensorOutput> tensors_for_folder(const std::shared_ptr<const ModelFi
   return outputs;
 }
 
-int count_quantised(const ModelFile& file) {
-  const auto quantised = [](const FileTensor& tensor) { return !is_float_type(tensor.type_name) && !holds_plain_numbers(tensor); };
-  return static_cast<int>(std::ranges::count_if(file.tensors(), quantised));
-}
+bool is_quantised(const FileTensor& tensor) { return !is_float_type(tensor.type_name) && !holds_plain_numbers(tensor); }
+int count_quantised(const ModelFile& file) { return static_cast<int>(std::ranges::count_if(file.tensors(), is_quantised)); }
 
 const TensorType& usual_type(const ModelFile& file) {
   std::map<std::string_view, std::int64_t> bytes;

@@ -34,7 +34,8 @@ PATCHBAY_API std::vector<TensorOutput> tensors_for_folder(const std::shared_ptr<
                                                           const TensorType* type);
 /// Which row of GGUF's matrix of heads of `size` is row `row` of the folder's: neighbours (2i, 2i + 1) against halves (i, i + size/2).
 std::int64_t row_in_gguf(std::int64_t row, std::int64_t size);
-/// The tensors whose values a float type only comes near.
+/// Whether a float type only comes near its values.
+bool is_quantised(const FileTensor& tensor);
 int count_quantised(const ModelFile& file);
 /// The float type in which most of the weights' bytes are stored, or F16.
 const TensorType& usual_type(const ModelFile& file);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <string_view>
@@ -44,13 +45,20 @@ void require_model_folder(const std::string& out) {
 
 }  // namespace
 
+bool names_gguf(const std::string& path) {
+  constexpr std::string_view kEnding = ".gguf";
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  return path.size() >= kEnding.size() && std::equal(path.end() - static_cast<std::ptrdiff_t>(kEnding.size()), path.end(), kEnding.begin(), same);
+}
+
 std::string gguf_target(const ModelFile& file, const std::string& out, bool force) {
   constexpr const char* kName = "NAME.gguf";
   if (fs::is_directory(out)) throw Error(escaped(out), "is a folder, and a folder becomes a GGUF file", kName);
   if (is_part_of(file, out)) throw Error(escaped(out), "belongs to the model that is read: writing it would destroy that", kName, "give another name");
   const std::string target = output_target(out);
-  if (!out.ends_with(".gguf")) throw Error(escaped(out), "is no name of a GGUF file, which is what a folder becomes", kName);
-  if (!target.ends_with(".gguf")) throw Error(escaped(out), "is a link to " + escaped(target) + ", which is no GGUF file", kName, "give another name");
+  if (names_gguf(out) && fs::path(out).stem() == fs::path(out).filename()) throw Error(escaped(out), "is an ending without a name", kName, "put a name before it");
+  if (!names_gguf(out)) throw Error(escaped(out), "is no name of a GGUF file, which is what a folder becomes", kName);
+  if (!names_gguf(target)) throw Error(escaped(out), "is a link to " + escaped(target) + ", which is no GGUF file", kName, "give another name");
   if (fs::exists(target) && !force) throw Error(escaped(out), "exists", "", "--force replaces it");
   return target;
 }
@@ -59,9 +67,7 @@ std::string folder_target(const ModelFile& file, const std::string& out, bool fo
   constexpr const char* kName = "the folder's name";
   std::string folder = fs::path(out).has_filename() ? out : fs::path(out).parent_path().string();
   if (folder.empty()) folder = out;  // "/"
-  for (const char* ending : {".gguf", ".safetensors"}) {
-    if (folder.ends_with(ending)) throw Error(escaped(folder), "is a file's name, and a GGUF file becomes a folder", kName);
-  }
+  if (names_gguf(folder) || folder.ends_with(".safetensors")) throw Error(escaped(folder), "is a file's name, and a GGUF file becomes a folder", kName);
   if (fs::is_symlink(folder)) {
     if (!fs::exists(folder)) throw Error(escaped(folder), "is a link that leads nowhere", kName, "remove the link, or give another name");
     folder = fs::canonical(folder).string();

@@ -1,5 +1,5 @@
 /// @file output_names.h
-/// Where `convert` writes: which names it takes, and how what it makes gets its name only when it is whole.
+/// Where `convert` and `quantize` write: which names it takes, and how what it makes gets its name only when it is whole.
 #pragma once
 #include <string>
 
@@ -7,6 +7,9 @@
 #include "patchbay/error.h"
 
 namespace patchbay {
+
+/// Whether a path ends in .gguf, in whatever case: what is written there is a GGUF file, else a folder.
+PATCHBAY_API bool names_gguf(const std::string& path);
 
 /// The GGUF file that `out` names, or leads to: one that may be written. @throws Error for another name than NAME.gguf, for what is there without
 /// `force`, and, whatever that says, for a file of the model that is read.

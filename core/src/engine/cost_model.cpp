@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "engine/weights.h"
 #include "patchbay/kv_store.h"
 #include "patchbay/plugin.h"
+#include "quantize/sensitivity_scan.h"
 #include "session.h"
 
 namespace patchbay {
@@ -109,7 +111,7 @@ bool is_vector(Role role) {
 class Counter {
  public:
   Counter(ModelCost& cost, const ModelFile& file, const RunConfig& config, const WeightPlan& plan, std::span<const TensorPath> paths)
-      : cost_(cost), file_(file), plan_(plan), first_on_device_(first_on_device(cost.spec, config)) {
+      : cost_(cost), file_(file), plan_(plan), open_(left_to_scan(plan, config)), budget_(config.sensitivity.budget), first_on_device_(first_on_device(cost.spec, config)) {
     for (const TensorPath& tensor : paths) integer_[tensor.tensor] = tensor.path.find(":integer/") != std::string::npos;
   }
 
@@ -127,7 +129,8 @@ class Counter {
     const int copies = of_expert && place.name.find('#') == std::string::npos ? spec.experts.count : 1;
     const std::string label = tensor_label(place, layer);
     MatrixCost matrix{rows, cols};
-    matrix.bytes = format_of(place, label, layer, expert)->packed_bytes(rows, cols);  // (C1)
+    matrix.bytes = open_.contains(label) ? static_cast<std::int64_t>(budget_ / 8 * static_cast<double>(rows * cols))  // what the scan will leave unused is not known
+                                         : format_of(place, label, layer, expert)->packed_bytes(rows, cols);          // (C1)
     matrix.use = use_of(place.role);
     matrix.integer = integer_[label];
     if (of_expert) matrix.share = static_cast<double>(spec.experts.used) / spec.experts.count;
@@ -171,6 +174,8 @@ class Counter {
   ModelCost& cost_;
   const ModelFile& file_;
   const WeightPlan& plan_;
+  const std::set<std::string> open_;     ///< labels of what a scan is to choose a format for
+  const double budget_;                  ///< and its bits per weight
   int first_on_device_;
   bool on_device_ = false;               ///< what is counted now
   std::map<std::string, bool> integer_;  ///< by label

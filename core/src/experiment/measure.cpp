@@ -30,7 +30,7 @@ DecodingTask prefill_task(const Workload& work) { return {{}, {work.text.begin()
 
 Prompt read_prompt(const std::string& line, const std::string& where) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
-  if (!json.is_object()) throw Error(where, "is no JSON object");
+  if (!json.is_object()) throw Error(escaped(where, 300), "is no JSON object", "lines such as {\"prompt\": \"Once upon a time\"}");
   for (const auto& [key, value] : json.items()) {
     if (key != "name" && key != "kind" && key != "prompt" && key != "max_tokens")
       throw Error(where + ": " + key, "unknown key", "name, kind, prompt, max_tokens");

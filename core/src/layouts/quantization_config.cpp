@@ -134,4 +134,14 @@ std::optional<QuantizationConfig> read_quantization_config(const std::string& fo
   return Reader(beside.value(), beside.name()).read("gptq");
 }
 
+std::string layout_name(const QuantizationConfig& config) {
+  switch (config.method) {
+    case LayoutMethod::gptq: return config.zeros_less_one ? "gptq" : "gptq_v2";
+    case LayoutMethod::awq: return config.gemv ? "awq_gemv" : "awq";
+    case LayoutMethod::compressed_tensors: return "compressed-tensors";
+    case LayoutMethod::fp8: return "fp8";
+  }
+  return "";
+}
+
 }  // namespace patchbay

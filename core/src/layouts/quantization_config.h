@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "patchbay/error.h"
+
 namespace patchbay {
 
 enum class LayoutMethod { gptq, awq, compressed_tensors, fp8 };
@@ -28,6 +30,8 @@ struct QuantizationConfig {
 
 /// Of a folder's config.json, or of the quantize_config.json that older writers of GPTQ put beside it. Nothing where the weights are not quantised.
 /// @throws Error for a method, bits or a version that is not read, and for missing keys.
-std::optional<QuantizationConfig> read_quantization_config(const std::string& folder);
+PATCHBAY_API std::optional<QuantizationConfig> read_quantization_config(const std::string& folder);
+/// As `patchbay quantize --layout` calls it, or "fp8", which is only read.
+PATCHBAY_API std::string layout_name(const QuantizationConfig& config);
 
 }  // namespace patchbay

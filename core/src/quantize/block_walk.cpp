@@ -104,7 +104,21 @@ class BlockWalk {
                                         : calibration_tokens(calibration_, *make_tokenizer(*file_), spec_.context);
     result_.calibration = tokens_.summary;
     if (!tokens_.note.empty()) warn(tokens_.note);
+    warn_of_few_tokens();
     fit_to_length(spec_, tokens_.longest());
+  }
+
+  /// A Hessian of fewer tokens than columns has no full rank: what is chosen by it follows these few.
+  void warn_of_few_tokens() {
+    std::int64_t matrices = 0, widest = 0;
+    for (const WeightPlan::Matrix& matrix : plan_.matrices()) {
+      if (!plan_.choice(matrix.label).needs().hessian || matrix.cols <= tokens_.summary.tokens) continue;
+      ++matrices;
+      widest = std::max(widest, matrix.cols);
+    }
+    if (matrices > 0)
+      warn(fmt::format("calibration: {} {} more columns (up to {}) than there are tokens ({}): their Hessians have no full rank, and codes fitted to so few inputs may do worse on other text",
+                       matrices, matrices == 1 ? "matrix has" : "matrices have", widest, tokens_.summary.tokens));
   }
 
   void finish() {

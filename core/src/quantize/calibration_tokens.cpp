@@ -21,8 +21,9 @@ constexpr std::size_t kSampledAtOnce = 32;  // sequences that the model writes s
 std::string found_file(const CalibrationSettings& settings) {
   const std::string file = calibration_file(settings);
   if (std::filesystem::is_regular_file(file)) return file;
-  throw Error(settings.prompts.empty() ? "weights.calibration.text" : "weights.calibration.prompts", "no file " + escaped(file, 300),
-              "a path from the current folder, or the YAML's");
+  const char* key = settings.prompts.empty() ? "weights.calibration.text" : "weights.calibration.prompts";
+  if (std::filesystem::is_directory(file)) throw Error(key, escaped(file, 300) + " is a folder", settings.prompts.empty() ? "a file of text" : "a file of JSON lines", "name a file in it");
+  throw Error(key, "no file " + escaped(file, 300), "a path from the current folder, or the YAML's");
 }
 
 /// Numbers 0 to n - 1, as many of them as are wanted, ascending, chosen by the seed.
@@ -59,13 +60,14 @@ void encode_prompts(const CalibrationSettings& settings, const std::string& file
   if (result.samples.empty()) throw Error(escaped(file, 300), "no prompt has two tokens or more", {}, "give longer prompts");
 }
 
-void count(const CalibrationSettings& settings, CalibrationTokens& result) {
+void count(const CalibrationSettings& settings, std::int64_t context, CalibrationTokens& result) {
   CalibrationSummary& summary = result.summary;
   summary.samples = std::ssize(result.samples);
   for (const auto& sample : result.samples) summary.tokens += std::ssize(sample);
   if (summary.tokens == settings.samples * settings.length) return;
   result.note = fmt::format("calibration: {}, {} in all, where {} of {} tokens are asked for ({})", counted(summary.samples, "sample"),
                             counted(summary.tokens, "token"), settings.samples, settings.length, summary.source);
+  if (settings.length > context) result.note += fmt::format("; none can be longer than the model's context of {} tokens", context);
 }
 
 }  // namespace
@@ -94,7 +96,7 @@ CalibrationTokens calibration_tokens(const CalibrationSettings& settings, const 
   settings.prompts.empty() ? cut_text(settings, file, tokenizer, length, result) : encode_prompts(settings, file, tokenizer, length, result);
   result.summary.source = settings.prompts.empty() ? settings.text_path() : settings.prompts;
   result.summary.sha256 = sha256_of_file(file);
-  count(settings, result);
+  count(settings, context, result);
   return result;
 }
 
@@ -129,7 +131,7 @@ CalibrationTokens sampled_tokens(const CalibrationSettings& settings, const std:
   for (const auto& sample : result.samples) hash.update({reinterpret_cast<const char*>(sample.data()), sample.size() * sizeof(Token)});
   result.summary.source = "the model itself";
   result.summary.sha256 = hash.hex();
-  count(settings, result);
+  count(settings, context, result);
   return result;
 }
 

@@ -37,12 +37,36 @@ std::vector<WeightPlan::Matrix> chosen_for(const WeightPlan& plan) {
   return matrices;
 }
 
+double weights_of(const std::vector<WeightPlan::Matrix>& matrices) {
+  double weights = 0;
+  for (const WeightPlan::Matrix& matrix : matrices) weights += static_cast<double>(matrix.rows * matrix.cols);
+  return weights;
+}
+
 std::string layer_of(const std::string& label) { return label.substr(0, label.find('.', 4)); }  // "blk.12"
 
-std::vector<std::shared_ptr<WeightFormat>> formats_of(const RunConfig& config) {
-  std::vector<std::shared_ptr<WeightFormat>> formats;
+using Formats = std::vector<std::shared_ptr<WeightFormat>>;
+Formats formats_of(const RunConfig& config) {
+  Formats formats;
   for (const PluginSpec& spec : config.sensitivity.candidates) formats.push_back(make<WeightFormat>(spec));
   return formats;
+}
+
+/// What gets one format together, with its bits in each; no losses yet.
+std::vector<SensitiveUnit> units_of(const std::vector<WeightPlan::Matrix>& matrices, const SensitivitySettings& sensitivity, const Formats& formats) {
+  std::vector<SensitiveUnit> units;
+  for (const WeightPlan::Matrix& matrix : matrices) {
+    const std::string name = sensitivity.per == "layer" ? layer_of(matrix.label) : matrix.label;
+    auto unit = std::ranges::find(units, name, &SensitiveUnit::name);
+    if (unit == units.end()) {
+      units.push_back({name, {}, std::vector<double>(formats.size()), std::vector<double>(formats.size())});
+      unit = units.end() - 1;
+    }
+    unit->labels.push_back(matrix.label);
+    for (std::size_t c = 0; c < formats.size(); ++c)
+      unit->bits[c] += formats[c]->bits_per_weight(matrix.rows, matrix.cols) * static_cast<double>(matrix.rows * matrix.cols);
+  }
+  return units;
 }
 
 /// The divergence from what the model as stored computes behind its last block.
@@ -101,8 +125,9 @@ class Scan {
  public:
   Scan(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, const QuantizeOptions& options)
       : file_(file), config_(config), options_(options), backend_(make<Backend>({"cpu", nullptr})), ops_(backend_->ops()), spec_(read_model_spec(*file)),
-        plan_(*file, spec_, config), formats_(formats_of(config)) {
-    for (const WeightPlan::Matrix& matrix : chosen_for(plan_)) add(matrix);
+        plan_(*file, spec_, config), formats_(formats_of(config)), units_(units_of(chosen_for(plan_), config.sensitivity, formats_)) {
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      for (const std::string& label : units_[u].labels) unit_of_[label] = u;
   }
 
   std::vector<SensitiveUnit> run(CalibrationSummary& calibration) {
@@ -129,16 +154,6 @@ class Scan {
   struct Errors { std::vector<double> errors; double size = 0; };  ///< of the parts of a stored matrix
 
   bool by_kl() const { return config_.sensitivity.measure == "kl"; }
-
-  void add(const WeightPlan::Matrix& matrix) {
-    const std::string name = config_.sensitivity.per == "layer" ? layer_of(matrix.label) : matrix.label;
-    const auto [found, is_new] = unit_of_.emplace(name, units_.size());
-    if (is_new) units_.push_back({name, {}, std::vector<double>(formats_.size()), std::vector<double>(formats_.size())});
-    SensitiveUnit& unit = units_[found->second];
-    unit.labels.push_back(matrix.label);
-    for (std::size_t c = 0; c < formats_.size(); ++c)
-      unit.bits[c] += formats_[c]->bits_per_weight(matrix.rows, matrix.cols) * static_cast<double>(matrix.rows * matrix.cols);
-  }
 
   void read_samples() {
     const CalibrationSettings& settings = config_.calibration;
@@ -208,10 +223,8 @@ class Scan {
   }
 
   SensitiveUnit* unit_of(const BlockMatrix& matrix) {
-    const std::string label = label_of(matrix.name());
-    const auto found = unit_of_.find(config_.sensitivity.per == "layer" ? layer_of(label) : label);
-    if (found == unit_of_.end() || std::ranges::find(units_[found->second].labels, label) == units_[found->second].labels.end()) return nullptr;
-    return &units_[found->second];
+    const auto found = unit_of_.find(label_of(matrix.name()));
+    return found == unit_of_.end() ? nullptr : &units_[found->second];
   }
 
   void measure_divergences(EditableBlock& block, int layer, SampleRunner& samples) {  // (S2)
@@ -246,15 +259,27 @@ class Scan {
   Ops& ops_;
   ModelSpec spec_;
   const WeightPlan plan_;
-  const std::vector<std::shared_ptr<WeightFormat>> formats_;
+  const Formats formats_;
+  std::vector<SensitiveUnit> units_;
+  std::map<std::string, std::size_t> unit_of_;  ///< by label
   const RunConfig plain_ = [] { RunConfig plain; plain.activations = ActivationMode::fp32; return plain; }();
   ModelWeights weights_;
   CalibrationTokens tokens_;
-  std::vector<SensitiveUnit> units_;
-  std::map<std::string, std::size_t> unit_of_;
   std::map<std::string, Errors> errors_;
   std::unique_ptr<Divergence> divergence_;
 };
+
+/// Before any scan: the sizes of candidates are known.
+void check_budget(const std::vector<WeightPlan::Matrix>& matrices, const SensitivitySettings& sensitivity, const Formats& formats) {
+  double smallest = 0;
+  for (const SensitiveUnit& unit : units_of(matrices, sensitivity, formats)) smallest += *std::ranges::min_element(unit.bits);
+  smallest /= weights_of(matrices);
+  if (smallest <= sensitivity.budget) return;
+  throw Error("weights.bits_by_sensitivity.budget", fmt::format("the smallest candidates take {:.3f} bits per weight, scales included, and {} are allowed", smallest, sensitivity.budget),
+              fmt::format("{:.3f} or more", std::ceil(1000 * smallest) / 1000), "raise the budget, or add a smaller candidate");
+}
+
+std::string matrices_counted(std::size_t count) { return fmt::format("{} {}", count, count == 1 ? "matrix" : "matrices"); }
 
 /// Losses that an earlier scan of the same model, settings and texts left; or those of a scan.
 std::vector<SensitiveUnit> scanned(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, const QuantizeOptions& options, CalibrationSummary& calibration) {
@@ -296,6 +321,26 @@ void check_candidates(const ModelFile& file, const RunConfig& config) {
       }
     }
   }
+  check_budget(matrices, config.sensitivity, formats_of(config));
+}
+
+std::set<std::string> left_to_scan(const WeightPlan& plan, const RunConfig& config) {
+  std::set<std::string> labels;
+  if (!config.sensitivity.on()) return labels;
+  for (const WeightPlan::Matrix& matrix : chosen_for(plan)) labels.insert(matrix.label);
+  return labels;
+}
+
+std::string candidate_labels(const RunConfig& config) {
+  std::string all;
+  for (const auto& format : formats_of(config)) all += (all.empty() ? "" : " or ") + format->label();
+  return all;
+}
+
+std::string scan_note(const RunConfig& config) {
+  if (!config.sensitivity.on()) return {};
+  return fmt::format("bits_by_sensitivity: a scan that comes first decides which of {} each matrix gets; its bits here are the budget's, {} on average", candidate_labels(config),
+                     config.sensitivity.budget);
 }
 
 ResolvedRun with_bits_by_sensitivity(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, const QuantizeOptions& options) {
@@ -304,8 +349,8 @@ ResolvedRun with_bits_by_sensitivity(const std::shared_ptr<const ModelFile>& fil
   check_candidates(*file, config);
   const auto units = scanned(file, config, options, run.calibration);
   const auto formats = formats_of(config);
-  double weights = 0, bits = 0;
-  for (const WeightPlan::Matrix& matrix : chosen_for(WeightPlan(*file, read_model_spec(*file), config))) weights += static_cast<double>(matrix.rows * matrix.cols);
+  const double weights = weights_of(chosen_for(WeightPlan(*file, read_model_spec(*file), config)));
+  double bits = 0;
   const auto chosen = allocate_bits(units, config.sensitivity.budget * weights);
   std::map<std::string, std::size_t> counts;
   for (std::size_t u = 0; u < units.size(); ++u) {
@@ -320,8 +365,9 @@ ResolvedRun with_bits_by_sensitivity(const std::shared_ptr<const ModelFile>& fil
     bits += units[u].bits[chosen[u]];
   }
   run.config.sensitivity = {};
-  std::string line = fmt::format("bits by sensitivity: {:.3f} bits per weight of {} allowed;", bits / weights, config.sensitivity.budget);
-  for (const auto& [label, count] : counts) line += fmt::format(" {} matrices {}", count, label);
+  std::string line = fmt::format("bits by sensitivity: {:.3f} bits per weight of {} allowed", bits / weights, config.sensitivity.budget);
+  for (const auto& [label, count] : counts)
+    line += label == counts.begin()->first ? fmt::format(": {} in {}", matrices_counted(count), label) : fmt::format(", {} in {}", count, label);
   if (options.note) options.note(line);
   return run;
 }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "config.h"
+#include "convert/convert.h"
 #include "convert/folder_files.h"
 #include "convert/output_names.h"
 #include "engine/weights.h"
@@ -148,6 +149,7 @@ class FolderQuantizing {
 
   void add_tensors() {
     std::map<std::string, TensorOutput> plain;
+    int rounded = 0;
     if (made_)
       for (TensorOutput& tensor : tensors_for_folder(file_, pairs_, nullptr)) plain.emplace(tensor.name, std::move(tensor));
     for (const TensorPair& pair : pairs_) {
@@ -155,9 +157,13 @@ class FolderQuantizing {
       if (modules_.contains(pair.folder)) add_module(modules_.at(pair.folder));
       else if (pair.vector && add_changed_vector(pair)) continue;
       else if (!pair.vector && parts != parts_.end()) add_changed(pair, parts->second);
-      else add(made_ ? std::move(plain.at(pair.folder)) : as_stored(pair));
+      else {
+        rounded += is_quantised(*file_->tensor(stored_name(pair)));
+        add(made_ ? std::move(plain.at(pair.folder)) : as_stored(pair));
+      }
     }
     if (quantized_.untied_head) add_untied_head();
+    if (rounded > 0) written_.warnings.push_back(rounding_note(rounded, "F16"));
   }
 
   void add(TensorOutput tensor) {

@@ -176,9 +176,11 @@ WrittenModel write_quantized_gguf(std::shared_ptr<const ModelFile> file, const R
   if (file->form() != FileForm::gguf) {
     const std::string path = converted.path + ".gguf";
     struct Remove { std::string path; ~Remove() { std::remove(path.c_str()); } } remove{path};
-    convert_model(file, path, {});
+    const auto notes = convert_model(file, path, {});
     file = ModelFile::open(path);
-    return GgufQuantizing(file, config, ops, options.quantize).write(target);
+    WrittenModel written = GgufQuantizing(file, config, ops, options.quantize).write(target);
+    written.warnings.insert(written.warnings.begin(), notes.begin(), notes.end());
+    return written;
   }
   return GgufQuantizing(file, config, ops, options.quantize).write(target);
 }

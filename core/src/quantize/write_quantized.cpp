@@ -68,7 +68,7 @@ void check_quantizing(const std::shared_ptr<const ModelFile>& file, const RunCon
 
 WrittenModel write_quantized(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, Ops& ops, const std::string& out,
                              const WriteOptions& options) {
-  const bool gguf = out.ends_with(".gguf");
+  const bool gguf = names_gguf(out);
   if (gguf && !options.layout.empty()) throw Error("--layout", "is for folders, and OUT is a GGUF file", "", "leave it out, or give a folder's name");
   if (config.sensitivity.on()) {  // before the scan; each writer does so itself
     gguf ? gguf_target(*file, out, options.force) : folder_target(*file, out, options.force);
