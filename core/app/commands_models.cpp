@@ -8,7 +8,7 @@ constexpr const char* kQuantizeExamples = R"(Examples:
   patchbay quantize --model tiny-shakespeare --out m.gguf format.type=q4_k_m
   patchbay quantize --model tiny-shakespeare --out m.gguf format.type=q4_0 quantizer.type=gptq calibration.samples=32 'rules=[{match: "*.ffn_down", format: q8_0}]'
   patchbay quantize --model tiny-shakespeare --out folder format.type=int_grouped format.bits=4 'transforms=[awq]'
-All settings: docs/quantizing.md; patchbay list quantizers, formats, transforms; patchbay describe format/q4_k_m)";
+All settings: docs/quantizing.md; what there is: patchbay list quantizers (formats, transforms); patchbay describe formats/int_grouped)";
 
 }  // namespace
 
