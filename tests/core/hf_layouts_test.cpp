@@ -90,6 +90,12 @@ TEST_CASE("layouts: what was read is written as the packages wrote it, byte for 
   const auto first_version = make_folder_layout("gptq", *format, 32, 64);
   first_version->announce("m", *format, 32, 64);
   CHECK_THROWS_WITH(first_version->tensors("m", {{{format, file->tensors()[0].module->read(0, 32)}}, {}}), Contains("zero point 0") && Contains("gptq_v2"));
+  first_version->made_by({{"type", "gptq"}, {"damp_percent", 0.0}, {"true_sequential", false}, {"static_groups", true}});
+  const nlohmann::ordered_json config = first_version->config(), meta = config["meta"];
+  CHECK(config["static_groups"] == true);
+  CHECK(meta["static_groups"] == true);
+  CHECK(meta["true_sequential"] == false);
+  CHECK_FALSE(meta.contains("damp_percent"));  // GPTQModel would refuse the folder
 }
 
 // Q03 on reading: GPTQModel takes 1 off the packed words, so that a 0 borrows from the field above it.
@@ -150,6 +156,10 @@ TEST_CASE("layouts: tensors that do not go together are refused by name") {
   CHECK_THAT(refusal_of("gptq_4", [](Json&, Tensors& tensors) { part_of(tensors, "g_idx").bytes[3] = '\x80'; }), Contains("m.g_idx") && Contains("column 0"));
   CHECK_THAT(refusal_of("gptq_4", [](Json&, Tensors& tensors) { part_of(tensors, "g_idx").bytes[0] = 1; }), Contains("group 0 has 31 columns") && Contains("32"));
   CHECK_THAT(refusal_of("gptq_4", [](Json& config, Tensors&) { config["dynamic"] = Json::object(); }), Contains("accepted"));
+  // How codes were chosen changes nothing of what they mean: AutoGPTQ's keys of it, GPTQModel's below meta, and whatever else stands there.
+  CHECK(refusal_of("gptq_4", [](Json& config, Tensors&) { config.update({{"damp_percent", 0.01}, {"true_sequential", true}, {"static_groups", true}}); }) == "accepted");
+  CHECK(refusal_of("gptq_4", [](Json& config, Tensors&) { config["meta"] = {{"damp_percent", nullptr}, {"true_sequential", "often"}, {"mse", 2.4}}; }) == "accepted");
+  CHECK(refusal_of("gptq_4", [](Json& config, Tensors&) { config["meta"] = {"odd"}; }) == "accepted");
   CHECK_THAT(refusal_of("awq_gemm", [](Json& config, Tensors&) { config["bits"] = 3; }), Contains("bits") && Contains("allowed: 4"));
   CHECK_THAT(refusal_of("awq_gemm", [](Json& config, Tensors&) { config["version"] = "gemv_fast"; }), Contains("gemv_fast") && Contains("gemm, gemv"));
   CHECK_THAT(refusal_of("awq_gemm", [](Json& config, Tensors&) { config["version"] = "gemv"; }), Contains("shape mismatch"));

@@ -73,7 +73,7 @@ TEST_CASE("quantize: a folder in each layout computes what its settings compute 
   const Case cases[] = {
       {"", "rtn", "{type: int_grouped, bits: 4, group_size: 32, symmetric: true}", {}, ""},
       {"gptq_v2", "rtn", "{type: int_grouped, bits: 3, group_size: -1}", {}, ""},
-      {"gptq_v2", "{type: gptq, desc_act: true}", "{type: int_grouped, bits: 4, group_size: 64, column_order: true}", {"calibration=" + kCalibration}, ", calibration: " + kCalibration},
+      {"gptq_v2", "{type: gptq, desc_act: true, damp_percent: 0.02}", "{type: int_grouped, bits: 4, group_size: 64, column_order: true}", {"calibration=" + kCalibration}, ", calibration: " + kCalibration},
       {"awq", "rtn", "{type: int_grouped, bits: 4, group_size: 64}", {}, ""},
       {"awq_gemv", "rtn", "{type: int_grouped, bits: 4, group_size: 64}", {"rules=[{match: '*.ffn_down', quantizer: none}]"}, ", rules: [{match: '*.ffn_down', quantizer: none}]"},
       {"", "rtn", "{type: int_grouped, bits: 4, group_size: 32}", {"rules=[{match: blk.1.ffn_up, format: {type: int_grouped, bits: 8, group_size: 64}}]"},
@@ -105,6 +105,12 @@ TEST_CASE("quantize: a folder in each layout computes what its settings compute 
     if (!awq && !eight_bits) REQUIRE(config["checkpoint_format"] == (config["sym"] ? "gptq" : "gptq_v2"));
     if (c.layout == "awq_gemv") REQUIRE(config["modules_to_not_convert"].size() == 4);
     if (c.quantizer != "rtn") REQUIRE(config["desc_act"] == true);
+    if (!awq && !eight_bits) {  // what was told to the quantizer, where GPTQModel writes it
+      Json meta = {{"quantizer", {"patchbay"}}};
+      if (c.quantizer != "rtn") meta.update({{"damp_percent", 0.02}, {"static_groups", false}, {"true_sequential", true}});
+      REQUIRE(config["meta"] == meta);
+      REQUIRE(Json::parse(read_file(out + "/quantize_config.json")) == config);
+    }
     if (c.more_yaml.find("blk.1.ffn_up") != std::string::npos) REQUIRE(config["dynamic"]["+:^model\\.layers\\.1\\.mlp\\.up_proj$"]["bits"] == 8);
   }
 }

@@ -90,14 +90,15 @@ class IntegerFolderLayout final : public FolderLayout {
   }
 
   void keep(const std::string& module) override { kept_.insert(module); }
+  void made_by(const Json& quantizer) override { quantizer_ = quantizer; }
 
   Json config() const override {
     const ModuleSettings main = most_common();
     const std::int64_t group = all_by_row() ? -1 : main.group;
     if (config_.method == LayoutMethod::awq) return awq_config(group);
-    Json json = {{"quant_method", "gptq"}, {"bits", main.bits}, {"group_size", group}, {"desc_act", ordered_}, {"static_groups", false}, {"sym", main.symmetric},
-                 {"lm_head", modules_.contains("lm_head")}, {"checkpoint_format", config_.zeros_less_one ? "gptq" : "gptq_v2"}, {"pack_dtype", "int32"},
-                 {"meta", {{"quantizer", {"patchbay"}}}}};
+    Json json = {{"quant_method", "gptq"}, {"bits", main.bits}, {"group_size", group}, {"desc_act", ordered_}, {"static_groups", quantizer_.value("static_groups", false)},
+                 {"sym", main.symmetric}, {"lm_head", modules_.contains("lm_head")}, {"checkpoint_format", config_.zeros_less_one ? "gptq" : "gptq_v2"},
+                 {"pack_dtype", "int32"}, {"meta", meta()}};
     if (Json dynamic = dynamic_config(main, group); !dynamic.empty()) json["dynamic"] = std::move(dynamic);
     return json;
   }
@@ -121,6 +122,15 @@ class IntegerFolderLayout final : public FolderLayout {
   }
   bool is_main(const ModuleSettings& settings, const ModuleSettings& main, std::int64_t group) const {
     return settings.bits == main.bits && settings.symmetric == main.symmetric && (group < 0 ? settings.group == settings.cols : settings.group == group);
+  }
+
+  /// How the codes were chosen, where GPTQModel writes it. Its reader takes a damping from there and refuses one that is not between 0 and 1.
+  Json meta() const {
+    Json meta = {{"quantizer", {"patchbay"}}};
+    for (const char* key : {"damp_percent", "static_groups", "true_sequential"})
+      if (quantizer_.contains(key)) meta[key] = quantizer_[key];
+    if (const double damping = meta.value("damp_percent", 0.0); damping <= 0 || damping >= 1) meta.erase("damp_percent");
+    return meta;
   }
 
   Json awq_config(std::int64_t group) const {
@@ -150,6 +160,7 @@ class IntegerFolderLayout final : public FolderLayout {
   const IntegerLayout& layout_;
   std::map<std::string, ModuleSettings> modules_;
   std::set<std::string> kept_;
+  Json quantizer_ = Json::object();
   bool ordered_ = false;  ///< some module's columns are in another order
 };
 

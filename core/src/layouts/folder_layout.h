@@ -32,6 +32,8 @@ class FolderLayout {
   virtual std::vector<ModuleOutput> tensors(const std::string& module, const LayoutWeight& weight) = 0;
   /// A linear layer that stays in plain numbers.
   virtual void keep(const std::string& module) = 0;
+  /// How the codes were chosen, for layouts that have keys of it. `quantizer`: its name and parameters, as YAML has them.
+  virtual void made_by(const nlohmann::ordered_json&) {}
   /// config.json's quantization_config, once all modules are announced or kept. @throws Error for modules that do not go together.
   virtual nlohmann::ordered_json config() const = 0;
   /// Whether readers look for quantize_config.json too.

@@ -295,11 +295,13 @@ class FolderQuantizing {
   Json& config() { return made_ ? made_->config : copied_->config; }
 
   void write_files(const std::string& folder) {
+    const Json weights = Json::parse(to_json(*effective_settings(config_).find("weights")));
+    layout_->made_by(weights.at("quantizer"));
     Json quantization = layout_->config();
     if (layout_->has_config_file()) write_file_atomically(folder + "/quantize_config.json", quantization.dump(2) + "\n");
     Json& config = this->config();
     config["quantization_config"] = std::move(quantization);
-    config["patchbay"] = {{"weights", Json::parse(to_json(*effective_settings(config_).find("weights")))}};
+    config["patchbay"] = {{"weights", weights}};
     if (quantized_.calibration.samples > 0) config["patchbay"]["calibration_sha256"] = quantized_.calibration.sha256;
     if (!made_) {
       copied_->write(folder);
