@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "patchbay/half.h"
+#include "patchbay/integer_codes.h"
 #include "patchbay/quantizer.h"
 #include "quantize/calibration_tokens.h"
 #include "quantize/gathering.h"
@@ -65,54 +66,19 @@ Result gptq(const Values& settings, const WeightFormat& format, const Matrix& w,
   return quantized("gptq", settings, format, w, statistics);
 }
 
-std::shared_ptr<WeightFormat> int_grouped(int bits, int group) {
-  return make<WeightFormat>(spec_of("int_grouped", {{"bits", std::to_string(bits)}, {"group_size", std::to_string(group)}}));
+std::shared_ptr<WeightFormat> int_grouped(int bits, int group, bool keeps_order = false) {
+  return make<WeightFormat>(spec_of("int_grouped", {{"bits", std::to_string(bits)}, {"group_size", std::to_string(group)}, {"column_order", text(keeps_order)}}));
 }
 
-/// A format that keeps the order of columns: beside the weight, where a real one has a part for it.
-class Ordered final : public WeightFormat {
- public:
-  explicit Ordered(std::shared_ptr<WeightFormat> inner) : inner_(std::move(inner)) {}
-  std::vector<PartSpec> layout(std::int64_t rows, std::int64_t cols) const override { return inner_->layout(rows, cols); }
-  std::int64_t tile_columns(std::int64_t cols) const override { return inner_->tile_columns(cols); }
-  std::unique_ptr<Grid> fit(View<const float, 2> tile, const FitOptions& options) const override { return inner_->fit(tile, options); }
-  void pack(const Grid& grid, std::int64_t first_column, View<const std::int32_t, 2> codes, PackedWeight& out) const override {
-    inner_->pack(grid, first_column, codes, out);
+/// Codes as int_grouped stores them, with its order of columns; decoding must undo that order.
+IntegerCodes stored_codes(const WeightFormat& format, const Result& result) {
+  IntegerCodes stored = dynamic_cast<const HoldsIntegerCodes&>(format).integer_codes(result.packed);
+  for (std::int64_t i = 0; i < std::ssize(stored.codes); ++i) {
+    const std::int64_t r = i / stored.cols, place = i % stored.cols, group = r * stored.groups() + place / stored.group;
+    const float value = to_float(stored.scales[group]) * static_cast<float>(stored.codes[i] - stored.zeros[group]);
+    REQUIRE(result.decoded.at(r, stored.order.empty() ? place : stored.order[place]) == value);
   }
-  void decode(const PackedWeight& w, std::int64_t first_row, View<float, 2> out) const override {
-    Matrix stored(out.shape[0], out.shape[1]);
-    inner_->decode(w, first_row, stored.view());
-    for (std::int64_t r = 0; r < stored.rows; ++r)
-      for (std::int64_t c = 0; c < stored.cols; ++c) out(r, order_.empty() ? c : order_[c]) = stored.at(r, c);
-  }
-  std::string label() const override { return inner_->label(); }
-  bool store_column_order(View<const std::int32_t, 1> order, PackedWeight&) const override {
-    order_.assign(order.data, order.data + order.shape[0]);
-    return true;
-  }
-  /// Empty: nobody stored one.
-  const std::vector<std::int32_t>& order() const { return order_; }
-
- private:
-  std::shared_ptr<WeightFormat> inner_;
-  mutable std::vector<std::int32_t> order_;
-};
-
-/// The codes of int_grouped, in the order in which they are stored.
-std::vector<int> stored_codes(const PackedWeight& packed, int bits) {
-  const auto bytes = packed.parts[0].as<std::uint8_t, 3>();
-  const std::int64_t group = packed.cols / bytes.shape[1];
-  std::vector<int> codes;
-  for (std::int64_t r = 0; r < packed.rows; ++r)
-    for (std::int64_t c = 0; c < packed.cols; ++c) {
-      int code = 0;
-      for (int bit = 0; bit < bits; ++bit) {
-        const std::int64_t at = c % group * bits + bit;
-        code |= (bytes(r, c / group, at / 8) >> at % 8 & 1) << bit;
-      }
-      codes.push_back(code);
-    }
-  return codes;
+  return stored;
 }
 
 Matrix from_hex(const std::string& hex, std::int64_t rows, std::int64_t cols) {
@@ -151,16 +117,16 @@ TEST_CASE("gptq: numpy's codes, with and without order, fixed scales, at several
     const bool ordered = order == "desc_act", fixed = one.at("static_groups");
     const std::string damp = one.at("damp_percent").dump(), expected = one.at("codes");
     for (const auto& [precision, block] : {std::pair("fp64", "128"), {"fp32", "16"}, {"fp32", "7"}}) {
-      const Ordered format(int_grouped(bits, group));
+      const auto format = int_grouped(bits, group, true);
       const Result result = gptq({{"damp_percent", damp}, {"act_group_aware", text(order == "act_group_aware")}, {"desc_act", text(ordered)}, {"static_groups", text(fixed)}, {"precision", precision},
-                                  {"block_size", block}}, format, w, inputs.statistics);
-      REQUIRE(format.order().empty() == !(ordered && !fixed && group > 0));
-      const std::vector<int> codes = stored_codes(result.packed, bits);
+                                  {"block_size", block}}, *format, w, inputs.statistics);
+      const IntegerCodes stored = stored_codes(*format, result);
+      REQUIRE(stored.order.empty() == !(ordered && !fixed && group > 0));
       std::int64_t equal = 0;
       for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t c = 0; c < cols; ++c) {
-          const std::int64_t column = format.order().empty() ? c : format.order()[c];
-          equal += codes[r * cols + c] == std::stoi(expected.substr(r * cols + column, 1), nullptr, 16);
+        for (std::int64_t place = 0; place < cols; ++place) {
+          const std::int64_t column = stored.order.empty() ? place : stored.order[place];
+          equal += stored.codes[r * cols + place] == std::stoi(expected.substr(r * cols + column, 1), nullptr, 16);
         }
       INFO("bits " << bits << ", group " << group << ", damping " << damp << ", order " << order << ", static " << fixed << ", " << precision << ", block " << block);
       CHECK(equal >= 0.97 * rows * cols);  // where two codes are as near, the columns behind see another error
@@ -216,7 +182,7 @@ TEST_CASE("gptq: each of its options helps on the layers it is meant for, and th
   const auto loss = [&](const Values& settings, const WeightFormat& format) {
     return objective(w, gptq(settings, format, w, inputs.statistics).decoded, inputs.statistics.hessian);
   };
-  const auto grouped = int_grouped(3, 32), ordered = std::shared_ptr<WeightFormat>(new Ordered(grouped));
+  const auto grouped = int_grouped(3, 32), ordered = int_grouped(3, 32, true);
   const Values as_they_lie = {{"act_group_aware", "false"}};
   CHECK(loss({{"desc_act", "true"}}, *ordered) < loss({}, *grouped));  // large inputs first
   CHECK(loss({}, *grouped) < loss(as_they_lie, *grouped));
