@@ -3,8 +3,11 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "config.h"
@@ -56,9 +59,12 @@ class Child {
     ::_exit(127);
   }
   ~Child() { if (id_ > 0) end(SIGKILL); }
-  /// Until a file is there, or the program has ended.
+  /// Until something is so, or the program has ended.
+  void wait_until(const std::function<bool()>& is_so) {
+    while (!is_so() && ::waitpid(id_, &status_, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   void wait_for(const std::string& path) {
-    while (!std::filesystem::exists(path) && ::waitpid(id_, &status_, WNOHANG) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wait_until([&] { return std::filesystem::exists(path); });
   }
   /// Sends a signal and returns how it ended: its exit code, or minus the signal.
   int end(int signal) {
@@ -79,8 +85,23 @@ std::vector<std::string> slow_command(const std::string& out) {
 std::string block_file(const std::string& out, int layer) {
   const std::string partial = out + ".partial";
   if (!std::filesystem::exists(partial)) return partial + "/none yet";
-  for (const auto& entry : std::filesystem::directory_iterator(partial)) return entry.path().string() + "/blk." + std::to_string(layer) + ".bin";
+  for (const auto& entry : std::filesystem::directory_iterator(partial))
+    if (entry.is_directory()) return entry.path().string() + "/blk." + std::to_string(layer) + ".bin";
   return partial + "/none yet";
+}
+
+/// The same with the bits of each layer chosen by what it minds.
+std::vector<std::string> sensitivity_command(const std::string& out) {
+  std::vector<std::string> arguments = slow_command(out);
+  arguments.push_back("bits_by_sensitivity={budget: 6, candidates: [q4_0, q8_0], measure: kl, per: layer}");
+  return arguments;
+}
+/// Where the losses are kept that the scan found; "": nowhere yet.
+std::string losses_file(const std::string& out) {
+  if (!std::filesystem::exists(out + ".partial")) return "";
+  for (const auto& entry : std::filesystem::directory_iterator(out + ".partial"))
+    if (entry.path().extension() == ".json") return entry.path().string();
+  return "";
 }
 
 }  // namespace
@@ -102,6 +123,41 @@ TEST_CASE("quantize: killed at any moment, the same command goes on, and the fil
   std::filesystem::remove(out);
   REQUIRE(run_program(slow_command(out)).code == 0);
   CHECK(read_file(out) == read_file(expected));
+  CHECK_FALSE(std::filesystem::exists(out + ".partial"));
+}
+
+TEST_CASE("quantize: killed while sensitivities are measured, and behind that, it goes on to the same bits and the same bytes") {
+  const TemporaryFolder folder;
+  const std::string expected = folder / "expected.gguf", out = folder / "out.gguf", log = folder / "log";
+  const auto began = std::chrono::steady_clock::now();
+  REQUIRE(run_program(sensitivity_command(expected)).code == 0);
+  const auto whole = std::chrono::steady_clock::now() - began;
+  const auto written = ModelFile::open(expected);
+  std::set<std::string> types;
+  for (const FileTensor& tensor : written->tensors())
+    if (tensor.name.starts_with("blk.") && tensor.shape.size() == 2) types.insert(std::string(tensor.type_name));
+  REQUIRE(types == std::set<std::string>{"Q4_0", "Q8_0"});
+  int while_measuring = 0;
+  for (const int percent : {15, 30}) {  // half of its time it measures
+    Child child(sensitivity_command(out), log);
+    std::this_thread::sleep_for(whole * percent / 100);
+    while_measuring += child.end(SIGKILL) == -SIGKILL && losses_file(out).empty();
+    std::filesystem::remove_all(out + ".partial");  // what a later kill left
+    std::filesystem::remove(out);
+  }
+  CHECK(while_measuring > 0);
+  Child measured(sensitivity_command(out), log);
+  measured.wait_until([&] { return !losses_file(out).empty(); });
+  REQUIRE(measured.end(SIGKILL) == -SIGKILL);
+  const std::string losses = losses_file(out);
+  const auto made = std::filesystem::last_write_time(losses);
+  Child walking(sensitivity_command(out), log);
+  walking.wait_until([&] { return std::filesystem::exists(block_file(out, 0)); });
+  REQUIRE(walking.end(SIGKILL) == -SIGKILL);
+  CHECK(std::filesystem::last_write_time(losses) == made);  // and not measured again
+  CHECK_FALSE(std::filesystem::exists(out));
+  REQUIRE(run_program(sensitivity_command(out)).code == 0);
+  CHECK((read_file(out) == read_file(expected)));
   CHECK_FALSE(std::filesystem::exists(out + ".partial"));
 }
 
