@@ -2,6 +2,8 @@
 // the many small errors and forgives few large ones. Formulas (H1)...(H4): README.md. R rows of a tile of C columns, one group each.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "patchbay/plugin.h"

@@ -23,7 +23,8 @@ View<T, 2> columns(View<T, 2> w, std::int64_t first, std::int64_t width) {
   return View<T, 2>(w.data + first * w.strides[1], {w.shape[0], width}, w.strides);
 }
 
-/// What rounding to nearest makes of one tile of the format.
+/// What rounding to nearest makes of one tile of the format. Not the kit's round_to_nearest, which packs: a hundred tries a group would each be packed
+/// and decoded again.
 void round_tile(const WeightFormat& format, View<const float, 2> tile, View<float, 2> rounded) {
   const std::int64_t rows = tile.shape[0];
   const auto grid = format.fit(tile, {});
