@@ -244,8 +244,9 @@ std::vector<float> changed_states(const std::string& model, const Transform* tra
     }
     runner.run(layer, BlockPart::attention, BlockPart::feed_forward, true);
   }
-  const View<const float, 2> states = runner.states();
-  return {states.data, states.data + states.size()};
+  std::vector<float> values(static_cast<std::size_t>(runner.states().rows() * runner.states().cols()));
+  runner.states().read(0, {values.data(), {runner.states().rows(), runner.states().cols()}});
+  return values;
 }
 
 }  // namespace

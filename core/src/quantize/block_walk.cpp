@@ -1,4 +1,4 @@
-// Block after block, what is finished kept on the way. Memory: one block in floats, the statistics of its inputs, and the hidden states of the samples.
+// Block after block, what is finished kept on the way. Memory: one block in floats, the statistics of its inputs, and one sample; the rest is on disk.
 #include "quantize/block_walk.h"
 
 #include <fmt/format.h>
@@ -126,7 +126,7 @@ class BlockWalk {
     auto done = finished_.load(kOutside, plan_);
     if (!done) {
       done = outside_.quantize(samples_.get());
-      finished_.save(kOutside, *done);
+      finished_.save(kOutside, plan_, *done);
     }
     done->matrices.merge(result_.matrices);  // what is quantised goes before what a rotation left in plain numbers
     result_.matrices = std::move(done->matrices);
@@ -144,7 +144,7 @@ class BlockWalk {
     if (!done) {
       EditableBlock block(weights, spec_, plan_, layer, quantizer_.edits(), ops_);
       done = quantizer_.quantized(block, layer, goes_on);
-      finished_.save(layer, *done);
+      finished_.save(layer, plan_, *done);
     } else if (goes_on) {
       EditableBlock block(weights, spec_, plan_, layer, false, ops_);
       quantizer_.pass_kept(block, *done, layer);

@@ -140,7 +140,7 @@ std::optional<QuantizedModel> FinishedBlocks::load(int layer, const WeightPlan& 
   return std::nullopt;  // it is made again
 }
 
-void FinishedBlocks::save(int layer, const QuantizedModel& block) const {
+void FinishedBlocks::save(int layer, const WeightPlan& plan, QuantizedModel& block) const {
   if (folder_.empty()) return;
   AtomicFile file(path(layer), "make room, or give another folder");
   const std::string list = listed(block).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -156,6 +156,13 @@ void FinishedBlocks::save(int layer, const QuantizedModel& block) const {
     for (const TensorRef& part : matrix.packed.parts) write(bytes_of_part(part));
   for (const auto& [label, values] : block.vectors) write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
   file.commit();
+  const auto kept = load(layer, plan);
+  if (!kept) return;
+  for (auto& [name, matrix] : block.matrices) {
+    const PackedWeight& mapped = kept->matrices.at(name).packed;
+    matrix.packed.parts = mapped.parts;
+    matrix.packed.storage = mapped.storage;
+  }
 }
 
 }  // namespace patchbay

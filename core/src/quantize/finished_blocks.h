@@ -22,7 +22,8 @@ class FinishedBlocks {
   FinishedBlocks(const std::string& folder, const std::string& identity);
   /// What the file of a block has, mapped; nothing where there is none, or a damaged one. layer -1: outside of the blocks.
   std::optional<QuantizedModel> load(int layer, const WeightPlan& plan) const;
-  void save(int layer, const QuantizedModel& block) const;
+  /// Afterwards the block's matrices are those of the file, mapped, and take no memory.
+  void save(int layer, const WeightPlan& plan, QuantizedModel& block) const;
 
  private:
   std::string path(int layer) const;

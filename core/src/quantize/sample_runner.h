@@ -1,5 +1,5 @@
 /// @file sample_runner.h
-/// The calibration samples on their way through a model, block by block: only the hidden states between two blocks are kept.
+/// The calibration samples on their way through a model, block by block: only the hidden states between two blocks are kept, on disk.
 /// E hidden size, H query heads, D head size.
 #pragma once
 #include <functional>
@@ -9,6 +9,7 @@
 
 #include "engine/stage.h"
 #include "quantize/calibration_tokens.h"
+#include "quantize/spilled_rows.h"
 
 namespace patchbay {
 
@@ -25,18 +26,15 @@ class PATCHBAY_API SampleRunner {
   /// All samples through parts `first` to `last` of a block. With `keep` they stay where they come to; else they are afterwards where they
   /// were. @throws Error naming the block where what stays is not finite.
   void run(int layer, BlockPart first, BlockPart last, bool keep);
-  /// What the head reads.
+  /// What the head reads, sample by sample.
   void run_final_norm(const std::function<void(View<const float, 2> x)>& sees);
-  /// Where the samples are, to be put back there.
-  std::vector<float> saved() const { return states_; }
-  void restore(const std::vector<float>& states) { states_ = states; }
-  /// (tokens, E) of all samples, one after the other.
-  View<const float, 2> states() const { return {states_.data(), {tokens_, spec_.hidden}}; }
+  /// Where the samples are, (tokens, E) one after the other: to be looked at, or copied and put back.
+  const SpilledRows& states() const { return states_; }
+  void restore(const SpilledRows& states) { states_.copy(states); }
 
  private:
   void embed(std::span<const StageParts> none);
   StepPlan plan_of(const std::vector<Token>& sample) const;
-  void require_finite(int layer) const;
 
   const ModelSpec& spec_;
   const ModelWeights& weights_;
@@ -45,8 +43,8 @@ class PATCHBAY_API SampleRunner {
   std::int64_t tokens_ = 0, longest_ = 0;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<KvStore> store_;          ///< of one layer and one sample
-  std::vector<float> states_;               ///< (tokens, E)
-  std::vector<float> heads_;                ///< (tokens, H*D): what attention made of them, between its part and the next
+  SpilledRows states_;                      ///< (tokens, E)
+  std::unique_ptr<SpilledRows> heads_;      ///< (tokens, H*D): what attention made of them, between its part and the next
   std::function<void(double fraction)> progress_;
 };
 

@@ -74,31 +74,38 @@ class Divergence {
  public:
   Divergence(const ModelSpec& spec, const ModelWeights& weights, Ops& ops, std::int64_t tokens)
       : spec_(spec), tokens_(tokens), attention_(make<Attention>(RunConfig{}.attention)), store_(make<KvStore>(RunConfig{}.kv_store)),
-        parts_{0, 0, &ops, attention_.get(), store_.get()}, transformer_(spec, weights, {&parts_, 1}, tokens, ActivationMode::fp32) {}
-  void set_reference(SampleRunner& samples) { reference_ = hidden_of(samples); }
+        parts_{0, 0, &ops, attention_.get(), store_.get()}, transformer_(spec, weights, {&parts_, 1}, kRows, ActivationMode::fp32),
+        reference_(tokens, spec.hidden) {}
+  void set_reference(SampleRunner& samples) {
+    std::int64_t done = 0;
+    samples.run_final_norm([&](View<const float, 2> x) {
+      reference_.write(done, x);
+      done += x.shape[0];
+    });
+  }
   double of(SampleRunner& samples) {
-    const std::vector<float> hidden = hidden_of(samples);
-    const std::int64_t size = spec_.hidden, vocabulary = spec_.vocabulary;
-    std::vector<float> p(static_cast<std::size_t>(kRows * vocabulary)), q(p.size());
+    const std::int64_t vocabulary = spec_.vocabulary;
+    std::vector<float> before(static_cast<std::size_t>(kRows * spec_.hidden)), p(static_cast<std::size_t>(kRows * vocabulary)), q(p.size());
     double sum = 0;
-    for (std::int64_t first = 0; first < tokens_; first += kRows) {
-      const std::int64_t rows = std::min(kRows, tokens_ - first);
-      const View<float, 2> of_reference(p.data(), {rows, vocabulary}), of_other(q.data(), {rows, vocabulary});
-      transformer_.head({reference_.data() + first * size, {rows, size}}, of_reference);
-      transformer_.head({hidden.data() + first * size, {rows, size}}, of_other);
-      for (std::int64_t r = 0; r < rows; ++r) sum += divergence(of_reference[r], of_other[r]);
-    }
+    std::int64_t done = 0;
+    samples.run_final_norm([&](View<const float, 2> x) {
+      for (std::int64_t first = 0; first < x.shape[0]; first += kRows) {
+        const View<const float, 2> hidden = x.rows(first, std::min(first + kRows, x.shape[0]));
+        const std::int64_t rows = hidden.shape[0];
+        const View<float, 2> reference(before.data(), {rows, spec_.hidden}), of_reference(p.data(), {rows, vocabulary}), of_other(q.data(), {rows, vocabulary});
+        reference_.read(done, reference);
+        transformer_.head(reference, of_reference);
+        transformer_.head(hidden, of_other);
+        for (std::int64_t r = 0; r < rows; ++r) sum += divergence(of_reference[r], of_other[r]);
+        done += rows;
+      }
+    });
     return sum / static_cast<double>(tokens_);
   }
 
  private:
   static constexpr std::int64_t kRows = 32;  // of logits at once
 
-  std::vector<float> hidden_of(SampleRunner& samples) const {
-    std::vector<float> hidden;
-    samples.run_final_norm([&](View<const float, 2> x) { hidden.insert(hidden.end(), x.data, x.data + x.size()); });
-    return hidden;
-  }
   static double log_sum(View<const float, 1> logits) {
     const float largest = *std::max_element(logits.data, logits.data + logits.size());
     double sum = 0;
@@ -118,7 +125,7 @@ class Divergence {
   std::shared_ptr<KvStore> store_;
   StageParts parts_;
   Transformer transformer_;
-  std::vector<float> reference_;  ///< (tokens, E)
+  SpilledRows reference_;  ///< (tokens, E)
 };
 
 class Scan {
@@ -215,7 +222,8 @@ class Scan {
   }
 
   void take_reference(SampleRunner& samples) {
-    const auto before = samples.saved();
+    SpilledRows before(tokens_.summary.tokens, spec_.hidden);
+    before.copy(samples.states());
     for (int layer = 0; layer < spec_.layers; ++layer) samples.run(layer, BlockPart::attention, BlockPart::feed_forward, true);
     divergence_ = std::make_unique<Divergence>(spec_, weights_, ops_, tokens_.summary.tokens);
     divergence_->set_reference(samples);
@@ -232,7 +240,8 @@ class Scan {
     for (LayerInput& input : block.inputs())
       for (BlockMatrix* matrix : input.readers)
         if (SensitiveUnit* unit = unit_of(*matrix)) by_unit[unit].push_back(matrix);
-    const auto before = samples.saved();
+    SpilledRows before(tokens_.summary.tokens, spec_.hidden);
+    before.copy(samples.states());
     for (auto& [unit, matrices] : by_unit) {
       for (std::size_t c = 0; c < formats_.size(); ++c) {
         std::vector<std::unique_ptr<LinearKernel>> kernels;

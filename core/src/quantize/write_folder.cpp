@@ -75,7 +75,7 @@ class FolderQuantizing {
 
   WrittenModel write(const std::string& folder, std::int64_t shard_bytes) {
     quantized_ = quantize_model(file_, config_, ops_, options_.quantize);
-    for (const auto& [name, matrix] : quantized_.matrices) parts_[label_of(name)].push_back(&matrix);
+    for (auto& [name, matrix] : quantized_.matrices) parts_[label_of(name)].push_back(&matrix);
     for (auto& [label, parts] : parts_) std::ranges::sort(parts, {}, [](const QuantizedMatrix* part) { return place_of(part->packed.name); });
     std::error_code code;
     fs::create_directory(folder, code);
@@ -200,7 +200,7 @@ class FolderQuantizing {
              if (module.made.empty()) module.made = layout_->tensors(name, weight_of(module));
              ModuleOutput& made = *std::ranges::find(module.made, part, &ModuleOutput::part);
              out(made.bytes);
-             made.bytes = {};
+             std::string().swap(made.bytes);  // assigning "" would keep its room
            }});
     }
   }
@@ -212,9 +212,11 @@ class FolderQuantizing {
     LayoutWeight weight;
     const auto found = parts_.find(module.matrix->label);
     if (found != parts_.end()) {
-      for (const QuantizedMatrix* part : found->second) {
+      for (QuantizedMatrix* part : found->second) {
         const bool other_expert = pair.stacked && place_of(part->packed.name) != pair.expert;
-        if (!other_expert) add_part(weight, *part);
+        if (other_expert) continue;
+        add_part(weight, *part);
+        forget_bytes(*part);  // `weight` has them
       }
     } else {
       add_part(weight, quantized_alone(module));
@@ -266,7 +268,7 @@ class FolderQuantizing {
     return true;
   }
 
-  void add_changed(const TensorPair& pair, const std::vector<const QuantizedMatrix*>& parts) {
+  void add_changed(const TensorPair& pair, const std::vector<QuantizedMatrix*>& parts) {
     const std::string format = parts.front()->format->label();
     const TensorType* type = find_tensor_type(format == "fp16" ? "F16" : format == "bf16" ? "BF16" : "F32");
     std::vector<std::string_view> rows;
@@ -323,7 +325,7 @@ class FolderQuantizing {
   std::unique_ptr<FolderLayout> layout_;
   std::map<std::string, Module> modules_;                             ///< by the weight's name in the folder
   std::map<std::string, std::vector<ModuleOutput>> shapes_;
-  std::map<std::string, std::vector<const QuantizedMatrix*>> parts_;  ///< by label, in the order of the tensor's rows
+  std::map<std::string, std::vector<QuantizedMatrix*>> parts_;        ///< by label, in the order of the tensor's rows
   QuantizedModel quantized_;
   std::vector<TensorOutput> outputs_;
   WrittenModel written_;

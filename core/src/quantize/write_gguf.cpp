@@ -44,7 +44,7 @@ class GgufQuantizing {
 
   WrittenModel write(const std::string& path) {
     quantized_ = quantize_model(file_, config_, ops_, options_);
-    for (const auto& [name, matrix] : quantized_.matrices) parts_[label_of(name)].push_back(&matrix);
+    for (auto& [name, matrix] : quantized_.matrices) parts_[label_of(name)].push_back(&matrix);
     for (auto& [label, parts] : parts_) std::ranges::sort(parts, {}, [](const QuantizedMatrix* part) { return place_of(part->packed.name); });
     add_metadata();
     for (const FileTensor& tensor : file_->tensors()) add(tensor);
@@ -105,13 +105,16 @@ class GgufQuantizing {
     add_tensor({name, find_tensor_type("F32"), {std::ssize(values)}, [bytes](ByteSink out) { out(bytes); }});
   }
 
-  void add_parts(const std::string& name, const std::vector<const QuantizedMatrix*>& parts, std::vector<std::int64_t> shape = {}) {
+  void add_parts(const std::string& name, const std::vector<QuantizedMatrix*>& parts, std::vector<std::int64_t> shape = {}) {
     if (shape.empty()) shape = {parts.front()->packed.cols, parts.front()->packed.rows};
     for (const QuantizedMatrix* part : parts)
       if (!part->note.empty()) written_.notes.emplace_back(part->packed.name, part->note);
     written_.quantized_tensors += parts.front()->quantized;
     add_tensor({name, gguf_type_of(*parts.front()->format), shape, [parts](ByteSink out) {
-                  for (const QuantizedMatrix* part : parts) out(bytes_of(part->packed));
+                  for (QuantizedMatrix* part : parts) {
+                    out(bytes_of(part->packed));
+                    forget_bytes(*part);
+                  }
                 }});
   }
 
@@ -148,7 +151,7 @@ class GgufQuantizing {
   const ModelSpec spec_;
   const WeightPlan plan_;
   std::map<std::string, const WeightPlan::Matrix*> matrices_;             ///< by the tensor's name in the file
-  std::map<std::string, std::vector<const QuantizedMatrix*>> parts_;      ///< by label, in the order of the tensor's rows
+  std::map<std::string, std::vector<QuantizedMatrix*>> parts_;            ///< by label, in the order of the tensor's rows
   QuantizedModel quantized_;
   GgufWriter writer_;
   WrittenModel written_;

@@ -26,6 +26,12 @@ struct WrittenModel {
   std::vector<std::string> warnings;
 };
 
+/// Once a matrix's bytes are written.
+inline void forget_bytes(QuantizedMatrix& matrix) {
+  matrix.packed.parts.clear();
+  matrix.packed.storage = nullptr;
+}
+
 /// What every writer has checked before any work, once it knows where it writes: that the settings fit the model, that calibration has its text, that all
 /// weights are finite, and that there is room on the disk of `target`. @throws Error.
 PATCHBAY_API void check_quantizing(const std::shared_ptr<const ModelFile>& file, const RunConfig& config, Ops& ops, const std::string& target);
