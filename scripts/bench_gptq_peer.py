@@ -104,7 +104,7 @@ def main():
     parser.add_argument("--damp", type=float, default=0.01)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peer", choices=["torch", "gptqmodel"], default="torch")
-    parser.add_argument("--out", help="a folder for the quantised model, decoded (torch alone)")
+    parser.add_argument("--out", help="a folder for the quantised model: decoded (torch), or in the layout of GPTQ (gptqmodel)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.folder)
@@ -124,8 +124,8 @@ def main():
         begin = time.monotonic()
         model.quantize([{"input_ids": sample, "attention_mask": [1] * len(sample)} for sample in samples], batch_size=1)
     seconds = time.monotonic() - begin
-    if options.out and options.peer == "torch":
-        model.save_pretrained(options.out)
+    if options.out:
+        (model.save_pretrained if options.peer == "torch" else model.save)(options.out)
         tokenizer.save_pretrained(options.out)
     print(json.dumps({"seconds": round(seconds, 2), "tokens": sum(map(len, samples)), "samples": len(samples)}))
 

@@ -23,10 +23,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = pathlib.Path.home() / ".cache/patchbay/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def timed(command, environment=None):
+def timed(command, environment=None, folder=None):
     """Runs it: seconds, largest resident memory in MB, and what it printed."""
     begin = time.monotonic()
-    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}) as process:
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}, cwd=folder) as process:
         printed = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -44,9 +44,9 @@ def ours(options, folder):
 
 
 def theirs(options, source):
-    command = [sys.executable, ROOT / "scripts/bench_gptq_peer.py", source, "--text", options.text, "--samples", options.samples, "--length", options.length,
+    command = [sys.executable, ROOT / "scripts/bench_gptq_peer.py", source, "--text", pathlib.Path(options.text).resolve(), "--samples", options.samples, "--length", options.length,
                "--threads", options.threads, "--peer", options.peer]
-    _, megabytes, printed = timed(command, {"OMP_NUM_THREADS": str(options.threads), "TRANSFORMERS_VERBOSITY": "error"})
+    _, megabytes, printed = timed(command, {"OMP_NUM_THREADS": str(options.threads), "TRANSFORMERS_VERBOSITY": "error"}, source.parent)  # GPTQModel leaves a log where it runs
     report = json.loads(printed.splitlines()[-1])
     if report["samples"] != options.samples:
         sys.exit(f"compare_gptq.py: the text has only {report['samples']} samples of {options.length} tokens")
