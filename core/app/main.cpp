@@ -1,4 +1,6 @@
 // The program: reads the command line and runs what it says.
+#include <fcntl.h>
+
 #include <unistd.h>
 
 #include <atomic>
@@ -73,7 +75,14 @@ void on_no_memory() {
   ::_exit(kFailure);  // results are written so that this loses none
 }
 
+/// Started with a standard stream closed (`2>&-`): the next file to be opened would take its place, and what is printed would be written into it.
+void hold_standard_streams() {
+  for (int stream = 0; stream <= 2; ++stream)
+    if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // the lowest number that is free: this one
+}
+
 int main(int argc, char** argv) {
+  hold_standard_streams();
   report_shortened_models();
   std::set_new_handler(on_no_memory);
   std::set_terminate(on_terminate);

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -166,6 +167,12 @@ TEST_CASE("walk: stopped at any block and taken up again, or found whole, it giv
   REQUIRE(bytes_of(quantize_model(model(), gptq(), ops(), options)) == expected);  // all from files
   std::filesystem::resize_file(work / "blk.1.bin", 1000);
   REQUIRE(bytes_of(quantize_model(model(), gptq(), ops(), options)) == expected);  // a damaged one is made again
+  for (const double share : {0.01, 0.2, 0.5, 0.9}) {  // in its list, among the codes
+    std::string kept = read_file(work / "blk.1.bin");
+    kept[static_cast<std::size_t>(share * static_cast<double>(kept.size()))] ^= 1;
+    std::ofstream(work / "blk.1.bin", std::ios::binary) << kept;
+    REQUIRE(bytes_of(quantize_model(model(), gptq(), ops(), options)) == expected);
+  }
   REQUIRE(bytes_of(quantize_model(model(), gptq(", targets: all"), ops(), options)) != expected);
 }
 

@@ -220,3 +220,11 @@ TEST_CASE("quantize: a folder that no layout can say is refused, and nothing is 
   CHECK(gguf.code == 1);
   CHECK_THAT(gguf.err, Contains("--layout") && Contains("folders"));
 }
+
+TEST_CASE("quantize: started with a closed stream, no file of its own takes that place, where progress would be written into it") {
+  const TemporaryFolder folder;
+  const ShellResult seen = patchbay_run("quantize --model " + kModel + " --out " + (folder / "a.gguf") + " format=q4_0 quantizer=gptq calibration.text=" +
+                                            source_path("data/tiny-shakespeare/calibration.txt"),
+                                        ">/dev/null <&- 2>&- & p=$!; for i in $(seq 600); do t=$(readlink /proc/$p/fd/2) && break; sleep 0.05; done; echo \"$t\"; kill -9 $p");
+  CHECK(seen.out == "/dev/null\n");
+}

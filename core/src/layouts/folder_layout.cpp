@@ -16,11 +16,6 @@ using Json = nlohmann::ordered_json;
 
 const HoldsIntegerCodes* integers_of(const WeightFormat& format) { return dynamic_cast<const HoldsIntegerCodes*>(&format); }
 
-std::string name_of(const QuantizationConfig& config) {
-  if (config.method == LayoutMethod::awq) return config.gemv ? "awq_gemv" : "awq";
-  return config.zeros_less_one ? "gptq" : "gptq_v2";
-}
-
 /// A format without zero points has the middle code for all.
 bool is_symmetric(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
   return std::ranges::none_of(format.layout(rows, cols), [](const PartSpec& part) { return part.name == "zeros"; });
@@ -63,7 +58,7 @@ class IntegerFolderLayout final : public FolderLayout {
 
   std::vector<ModuleOutput> announce(const std::string& module, const WeightFormat& format, std::int64_t rows, std::int64_t cols) override {
     const HoldsIntegerCodes* integers = integers_of(format);
-    if (!integers) throw Error(module, "layout " + name_of(config_) + " has no place for format " + format.label(), "formats of integer codes with scales (int_grouped)", "take another format or --layout");
+    if (!integers) throw Error(module, "layout " + layout_name(config_) + " has no place for format " + format.label(), "formats of integer codes with scales (int_grouped)", "take another format or --layout");
     const ModuleSettings settings{integers->code_bits(), format.tile_columns(cols), is_symmetric(format, rows, cols), cols};
     IntegerCodes shape;
     shape.bits = settings.bits;

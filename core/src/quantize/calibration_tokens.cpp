@@ -81,7 +81,8 @@ std::int64_t CalibrationTokens::longest() const {
 std::string calibration_file(const CalibrationSettings& settings) {
   if (!settings.prompts.empty()) return settings.prompts;
   const std::string text = settings.text_path();
-  if (text != kCalibrationText || std::filesystem::exists(text)) return text;
+  const bool ours = settings.text.empty();  // the text that comes with patchbay, not one of that name in the user's folder
+  if (text != kCalibrationText || (!ours && std::filesystem::exists(text))) return text;
   for (const auto& place : resource_places(text))
     if (std::filesystem::exists(place)) return place.string();
   return text;

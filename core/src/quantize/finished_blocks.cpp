@@ -1,4 +1,5 @@
-// A file: eight bytes of magic, the length of a JSON text, that text, then the bytes it lists, each array at a multiple of 64.
+// A file: eight bytes of magic, the length of a JSON text and its SHA-256, that text, then the bytes it lists with their own sums, each array at a
+// multiple of 64.
 #include "quantize/finished_blocks.h"
 
 #include <fmt/format.h>
@@ -19,8 +20,8 @@
 namespace patchbay {
 namespace {
 
-constexpr std::string_view kMagic = "PBQUANT1";
-constexpr std::size_t kAlignment = 64, kHeader = kMagic.size() + sizeof(std::uint64_t);
+constexpr std::string_view kMagic = "PBQUANT2";
+constexpr std::size_t kAlignment = 64, kSum = 64, kHeader = kMagic.size() + sizeof(std::uint64_t) + kSum;
 
 std::size_t aligned(std::size_t at) { return (at + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -28,15 +29,19 @@ std::string_view bytes_of_part(const TensorRef& part) {
   return {static_cast<const char*>(part.data), static_cast<std::size_t>(part.size() * bytes_of(part.dtype))};
 }
 
+std::string_view bytes_of_vector(const std::vector<float>& values) { return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}; }
+
+Json listed(std::string_view array) { return {{"bytes", array.size()}, {"sha256", sha256(array)}}; }
+
 Json listed(const QuantizedModel& block) {
   Json matrices = Json::array(), vectors = Json::array();
   for (const auto& [name, matrix] : block.matrices) {
     Json parts = Json::array();
-    for (const TensorRef& part : matrix.packed.parts) parts.push_back(bytes_of_part(part).size());
+    for (const TensorRef& part : matrix.packed.parts) parts.push_back(listed(bytes_of_part(part)));
     matrices.push_back({{"name", name}, {"rows", matrix.packed.rows}, {"cols", matrix.packed.cols}, {"format", matrix.format->label()},
                         {"quantized", matrix.quantized}, {"note", matrix.note}, {"parts", parts}});
   }
-  for (const auto& [label, values] : block.vectors) vectors.push_back({{"label", label}, {"size", values.size()}});
+  for (const auto& [label, values] : block.vectors) vectors.push_back({{"label", label}, {"array", listed(bytes_of_vector(values))}});
   return {{"matrices", matrices}, {"vectors", vectors}, {"warnings", block.warnings}, {"untied_head", block.untied_head}};
 }
 
@@ -48,8 +53,9 @@ class Reader {
     require(bytes_.size() >= kHeader && std::memcmp(bytes_.data(), kMagic.data(), kMagic.size()) == 0);
     std::memcpy(&length, bytes_.data() + kMagic.size(), sizeof length);
     require(length <= bytes_.size() - kHeader);
-    const char* const text = reinterpret_cast<const char*>(bytes_.data()) + kHeader;
-    list_ = Json::parse(text, text + length);
+    const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + kHeader, length);
+    require(sha256(text) == std::string_view(text.data() - kSum, kSum));
+    list_ = Json::parse(text);
     at_ = kHeader + length;
   }
 
@@ -61,9 +67,9 @@ class Reader {
     }
     for (const Json& entry : list_.at("vectors")) {
       std::vector<float>& values = block.vectors[entry.at("label")];
-      values.resize(entry.at("size").get<std::size_t>());
-      const auto from = next(values.size() * sizeof(float));
-      std::memcpy(values.data(), from, values.size() * sizeof(float));
+      const std::span<const std::byte> array = next(entry.at("array"));
+      values.resize(array.size() / sizeof(float));
+      std::memcpy(values.data(), array.data(), values.size() * sizeof(float));
     }
     block.warnings = list_.at("warnings").get<std::vector<std::string>>();
     block.untied_head = list_.at("untied_head");
@@ -76,12 +82,14 @@ class Reader {
     if (!whole) throw Error("finished block", "is damaged");
   }
 
-  const std::byte* next(std::size_t size) {
+  std::span<const std::byte> next(const Json& entry) {
+    const auto size = entry.at("bytes").get<std::size_t>();
     at_ = aligned(at_);
     require(at_ <= bytes_.size() && size <= bytes_.size() - at_);
-    const std::byte* const data = bytes_.data() + at_;
+    const auto array = bytes_.subspan(at_, size);
+    require(sha256({reinterpret_cast<const char*>(array.data()), size}) == entry.at("sha256"));
     at_ += size;
-    return data;
+    return array;
   }
 
   QuantizedMatrix read_matrix(const Json& entry, const WeightPlan& plan) {
@@ -99,8 +107,9 @@ class Reader {
     const auto layout = matrix.format->layout(packed.rows, packed.cols);
     require(layout.size() == entry.at("parts").size());
     for (std::size_t i = 0; i < layout.size(); ++i) {
-      require(layout[i].bytes() == entry.at("parts")[i].get<std::int64_t>());
-      packed.parts.push_back(layout[i].at(const_cast<std::byte*>(next(static_cast<std::size_t>(layout[i].bytes())))));
+      const std::span<const std::byte> array = next(entry.at("parts")[i]);
+      require(layout[i].bytes() == std::ssize(array));
+      packed.parts.push_back(layout[i].at(const_cast<std::byte*>(array.data())));
     }
     return matrix;
   }
@@ -147,6 +156,7 @@ void FinishedBlocks::save(int layer, const WeightPlan& plan, QuantizedModel& blo
   const std::uint64_t length = list.size();
   file.write(kMagic);
   file.write({reinterpret_cast<const char*>(&length), sizeof length});
+  file.write(sha256(list));
   file.write(list);
   const auto write = [&](std::string_view bytes) {
     file.write(std::string(aligned(file.bytes_written()) - file.bytes_written(), '\0'));
@@ -154,7 +164,7 @@ void FinishedBlocks::save(int layer, const WeightPlan& plan, QuantizedModel& blo
   };
   for (const auto& [name, matrix] : block.matrices)
     for (const TensorRef& part : matrix.packed.parts) write(bytes_of_part(part));
-  for (const auto& [label, values] : block.vectors) write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  for (const auto& [label, values] : block.vectors) write(bytes_of_vector(values));
   file.commit();
   const auto kept = load(layer, plan);
   if (!kept) return;

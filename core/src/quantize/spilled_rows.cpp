@@ -47,7 +47,9 @@ int open_without_name(const std::string& folder) {
 SpilledRows::SpilledRows(std::int64_t rows, std::int64_t cols) : rows_(rows), cols_(cols), folder_(temporary_folder()), file_(open_without_name(folder_)) {
   if (file_ < 0) throw failed(folder_, "making", errno);
   const std::int64_t bytes = rows * cols * kValueBytes;
-  const int code = bytes > 0 ? ::posix_fallocate(file_, 0, bytes) : 0;
+  int code = 0;
+  do code = bytes > 0 ? ::posix_fallocate(file_, 0, bytes) : 0;
+  while (code == EINTR);
   if (code == 0) return;
   ::close(file_);
   throw failed(folder_, fmt::format("taking {:.1f} MB for", static_cast<double>(bytes) / 1e6), code);
