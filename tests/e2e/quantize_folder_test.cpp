@@ -176,6 +176,17 @@ TEST_CASE("quantize, convert: what is quantised in a folder and becomes floats i
   CHECK_THAT(run_program({"inspect", quantised}).out, Contains("quantisation\n") && Contains("awq_gemv\n") && Contains("  format.bits "));
 }
 
+TEST_CASE("convert: that a folder's inputs were rounded to 8 bits and are no more is said, and of others nothing") {
+  const TemporaryFolder folder;
+  for (const auto& [format, rounds] : {std::pair("{type: w8a8, activations: token}", true), {"{type: fp8, activations: token}", true}, {"{type: fp8, activations: none}", false}}) {
+    INFO(format);
+    REQUIRE(run_program({"quantize", "--model", model_folder(), "--out", folder / "a", "--force", std::string("format=") + format}).code == 0);
+    const ProgramResult converted = run_program({"convert", folder / "a", folder / "a.gguf", "--type", "f32", "--force"});
+    REQUIRE(converted.code == 0);
+    CHECK(((converted.out + converted.err).find("rounds the inputs of 28 matrices to 8 bits") != std::string::npos) == rounds);
+  }
+}
+
 TEST_CASE("quantize: large models are cut into shards with an index") {
   const TemporaryFolder folder;
   const auto file = ModelFile::open(model_folder());

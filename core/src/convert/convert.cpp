@@ -18,6 +18,8 @@
 #include "experiment/text_table.h"
 #include "files.h"
 #include "json_file.h"
+#include "patchbay/plugin.h"
+#include "patchbay/rounded_inputs.h"
 #include "path_checks.h"
 #include "tokenizer/readers.h"
 #include "utf8.h"
@@ -42,9 +44,16 @@ const TensorType* type_named(const std::string& name) {
   throw Error("--type", "unknown type '" + escaped(name, 40) + "'", "f32, f16, bf16");
 }
 
+/// Of a quantised folder's module: whether its products round their inputs, too.
+bool rounds_inputs(const FileTensor& tensor) {
+  return tensor.module && input_rounding_of(make<WeightFormat>(tensor.module->format()).get()).has_value();
+}
+
 void note_rounding(const ModelFile& file, const TensorType* type, std::vector<std::string>& notes) {
   const int quantised = count_quantised(file);
   if (const std::string_view name = type ? type->name : "F16"; quantised > 0 && name != "F32") notes.push_back(rounding_note(quantised, name));
+  const auto rounding = std::ranges::count_if(file.tensors(), rounds_inputs);
+  if (rounding > 0) notes.push_back(fmt::format("the folder rounds the inputs of {} matrices to 8 bits, what is written does not", rounding));
 }
 
 // A folder to GGUF ------------------------------------------------------------------------------------------------------------
