@@ -1,6 +1,5 @@
 // The program: reads the command line and runs what it says.
 #include <fcntl.h>
-
 #include <unistd.h>
 
 #include <atomic>

@@ -92,7 +92,7 @@ class IntegerFolderLayout final : public FolderLayout {
     const std::int64_t group = all_by_row() ? -1 : main.group;
     if (config_.method == LayoutMethod::awq) return awq_config(group);
     Json json = {{"quant_method", "gptq"}, {"bits", main.bits}, {"group_size", group}, {"desc_act", ordered_}, {"static_groups", quantizer_.value("static_groups", false)},
-                 {"sym", main.symmetric}, {"lm_head", modules_.contains("lm_head")}, {"checkpoint_format", config_.zeros_less_one ? "gptq" : "gptq_v2"},
+                 {"sym", main.symmetric}, {"lm_head", modules_.contains("lm_head")}, {"checkpoint_format", layout_name(config_)},
                  {"pack_dtype", "int32"}, {"meta", meta()}};
     if (Json dynamic = dynamic_config(main, group); !dynamic.empty()) json["dynamic"] = std::move(dynamic);
     return json;
